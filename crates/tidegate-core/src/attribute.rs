@@ -1,0 +1,55 @@
+//! What a request says about itself: named scalar values.
+
+/// The value of one attribute.
+///
+/// Text keeps its source spelling, numbers too (`1.10` stays `1.10`), so that two keys are equal
+/// only when they were written alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value<'a> {
+    /// A string: every header, query, cookie, path and address attribute is one.
+    Text(&'a str),
+    /// A JSON number, as it was written.
+    Number(&'a str),
+    /// A JSON boolean.
+    Bool(bool),
+    /// A JSON object or array: no condition holds for it, and no key can be made of it.
+    Compound,
+}
+
+impl<'a> Value<'a> {
+    /// The text that stands for this scalar in keys and comparisons; `None` for a compound value.
+    pub fn text(self) -> Option<&'a str> {
+        match self {
+            Self::Text(text) | Self::Number(text) => Some(text),
+            Self::Bool(true) => Some("true"),
+            Self::Bool(false) => Some("false"),
+            Self::Compound => None,
+        }
+    }
+}
+
+/// Looks up attributes by name. Absent and JSON `null` are both `None`.
+pub trait Attributes {
+    /// The value of the attribute called `name`.
+    fn get(&self, name: &str) -> Option<Value<'_>>;
+}
+
+/// A slice of pairs: the first with the name counts.
+impl Attributes for [(&str, Value<'_>)] {
+    fn get(&self, name: &str) -> Option<Value<'_>> {
+        self.iter().find(|(key, _)| *key == name).map(|(_, value)| *value)
+    }
+}
+
+/// A JSON object, as the command line and the evaluation doors take it.
+impl Attributes for serde_json::Map<String, serde_json::Value> {
+    fn get(&self, name: &str) -> Option<Value<'_>> {
+        match self.get(name)? {
+            serde_json::Value::Null => None,
+            serde_json::Value::Bool(value) => Some(Value::Bool(*value)),
+            serde_json::Value::Number(number) => Some(Value::Number(number.as_str())),
+            serde_json::Value::String(text) => Some(Value::Text(text)),
+            serde_json::Value::Array(_) | serde_json::Value::Object(_) => Some(Value::Compound),
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Pure decisions: `(state, rule, input, now) -> (decision, new state)`.
+//!
+//! Nothing in this crate reads a clock, draws a random number, does I/O or is `async`. Time,
+//! identifiers and random numbers come in as arguments, so every decision can be replayed.
+
+pub mod attribute;
+pub mod rule;
+pub mod time;
+
+pub use attribute::{Attributes, Value};
+pub use time::Timestamp;

@@ -1,0 +1,6 @@
+//! Async adapters: where state and rule versions live.
+//!
+//! A backend decides nothing on its own: it brings the state to a pure function of `tidegate-core`
+//! and makes the answer durable in one atomic step.
+
+pub mod sql;

@@ -1,0 +1,3 @@
+//! SQL backends.
+
+pub mod sqlite;

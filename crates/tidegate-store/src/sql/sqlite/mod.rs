@@ -1,0 +1,44 @@
+//! SQLite: the embedded default. WAL, `synchronous=FULL`, one writer at a time.
+
+mod migrate;
+
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::SqlitePool;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+
+pub use migrate::{MigrateError, migrate};
+
+/// How long a statement waits for another process's write before it gives up.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections of one pool: one writer and a few readers.
+const MAX_CONNECTIONS: u32 = 4;
+
+/// Why a database could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The file cannot be opened or is not a SQLite database.
+    #[error(
+        "{path}: not a database that can be opened ({source}); check the path and its permissions, or name another file"
+    )]
+    Open {
+        /// The file.
+        path: String,
+        /// What SQLite said.
+        source: sqlx::Error,
+    },
+}
+
+/// Opens the database file, making it when it does not exist.
+pub async fn open(path: &Path) -> Result<SqlitePool, OpenError> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT);
+    let opened = SqlitePoolOptions::new().max_connections(MAX_CONNECTIONS).connect_with(options).await;
+    opened.map_err(|source| OpenError::Open { path: path.display().to_string(), source })
+}

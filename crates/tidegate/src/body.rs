@@ -1,0 +1,137 @@
+//! The one body type that requests and responses have on their way through the gates.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt as _;
+use http_body_util::combinators::UnsyncBoxBody;
+
+/// Why a body ended early.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum BodyError {
+    /// The other side broke off.
+    #[error("the body was cut off: {0}")]
+    Broken(Box<dyn std::error::Error + Send + Sync>),
+    /// It is longer than it may be.
+    #[error("the body is larger than {limit} bytes")]
+    TooLarge {
+        /// Bytes.
+        limit: u64,
+    },
+}
+
+/// Nothing, bytes in memory, or a stream.
+pub struct Body(Kind);
+
+enum Kind {
+    Empty,
+    Full(Option<Bytes>),
+    Stream(UnsyncBoxBody<Bytes, BodyError>),
+}
+
+impl Body {
+    /// A body without a byte.
+    pub const fn empty() -> Self {
+        Self(Kind::Empty)
+    }
+
+    /// Bytes in memory.
+    pub fn full(bytes: impl Into<Bytes>) -> Self {
+        let bytes = bytes.into();
+        if bytes.is_empty() { Self::empty() } else { Self(Kind::Full(Some(bytes))) }
+    }
+
+    /// A stream, which is passed on frame by frame.
+    pub fn stream<B>(body: B) -> Self
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: std::error::Error + Send + Sync + 'static,
+    {
+        Self(Kind::Stream(body.map_err(|error| BodyError::Broken(Box::new(error))).boxed_unsync()))
+    }
+
+    /// All of it, if it is not longer than `limit` bytes.
+    ///
+    /// An error leaves the body half read: only an answer that closes the exchange may follow.
+    pub async fn collect(self, limit: u64) -> Result<Bytes, BodyError> {
+        match self.0 {
+            Kind::Empty | Kind::Full(None) => Ok(Bytes::new()),
+            Kind::Full(Some(bytes)) if bytes.len() as u64 <= limit => Ok(bytes),
+            Kind::Full(Some(_)) => Err(BodyError::TooLarge { limit }),
+            Kind::Stream(mut stream) => {
+                if http_body::Body::size_hint(&stream).lower() > limit {
+                    return Err(BodyError::TooLarge { limit });
+                }
+                let mut collected = Vec::new();
+                while let Some(frame) = stream.frame().await {
+                    let Ok(data) = frame?.into_data() else { continue };
+                    if collected.len() as u64 + data.len() as u64 > limit {
+                        return Err(BodyError::TooLarge { limit });
+                    }
+                    collected.extend_from_slice(&data);
+                }
+                Ok(collected.into())
+            }
+        }
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match &mut self.0 {
+            Kind::Empty => Poll::Ready(None),
+            Kind::Full(bytes) => Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Kind::Stream(stream) => Pin::new(stream).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Kind::Empty | Kind::Full(None) => true,
+            Kind::Full(Some(_)) => false,
+            Kind::Stream(stream) => stream.is_end_stream(),
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Kind::Empty | Kind::Full(None) => SizeHint::with_exact(0),
+            Kind::Full(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
+            Kind::Stream(stream) => stream.size_hint(),
+        }
+    }
+}
+
+impl Default for Body {
+    fn default() -> Self {
+        Self::empty()
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let hint = http_body::Body::size_hint(self);
+        write!(f, "Body({}..{:?})", hint.lower(), hint.upper())
+    }
+}
+
+impl From<Bytes> for Body {
+    fn from(bytes: Bytes) -> Self {
+        Self::full(bytes)
+    }
+}
+
+impl From<String> for Body {
+    fn from(text: String) -> Self {
+        Self::full(text)
+    }
+}

@@ -1,0 +1,50 @@
+//! The innermost step: the call that all gates protect.
+
+use std::future::Future;
+use std::time::Duration;
+
+use http::{Request, Response};
+
+use crate::Body;
+
+/// Makes the call: a gateway's upstream, or a service's own handler.
+///
+/// It never sends one request twice, and never retries: what may have been applied is for the
+/// idempotency gate to judge.
+pub trait Call: Clone + Send + Sync + 'static {
+    /// Sends the request and returns once the response head is there, within `timeout`.
+    fn call(
+        &self,
+        request: Request<Body>,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Response<Body>, CallError>> + Send;
+
+    /// The host that a call for this request would go to, for breakers with a key by host.
+    fn host(&self) -> &str;
+}
+
+/// Why there is no response.
+#[derive(Debug, thiserror::Error)]
+#[error("{kind:?}: {message}")]
+pub struct CallError {
+    /// What broke.
+    pub kind: CallErrorKind,
+    /// Whether a byte of the request may have been written; if not, nothing can have been applied.
+    pub sent: bool,
+    /// For the log, never for the client.
+    pub message: String,
+}
+
+/// What broke.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CallErrorKind {
+    /// No connection.
+    Connect,
+    /// No response head within the timeout.
+    Timeout,
+    /// The connection broke, or what came was no HTTP.
+    Reset,
+    /// The request's own body could not be read to its end: the client's fault.
+    RequestBody,
+}
