@@ -3,5 +3,9 @@
 
 pub mod body;
 pub mod call;
+pub mod context;
+pub mod env;
+pub mod metrics;
+pub mod respond;
 
 pub use body::Body;

@@ -1,0 +1,99 @@
+//! The only clock and the only randomness.
+//!
+//! Everything else takes `now` and random numbers as arguments, so that tests decide them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rand::RngExt as _;
+use tidegate_core::Timestamp;
+use tidegate_core::time::nanos;
+
+/// Where a process gets its time and its random numbers from.
+#[derive(Clone, Debug)]
+pub struct Env(Clock);
+
+#[derive(Clone, Debug)]
+enum Clock {
+    /// The wall clock is read once; from then on the monotonic clock counts. So a wall clock that
+    /// steps neither grants permits nor locks anybody out, while windows stay aligned to UTC: the
+    /// kernel slews the monotonic clock together with the wall clock.
+    System {
+        started: Instant,
+        wall: Timestamp,
+    },
+    Manual(Arc<AtomicU64>),
+}
+
+impl Env {
+    /// The machine's clock.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
+    pub fn system() -> Self {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos);
+        Self(Clock::System { started: Instant::now(), wall: Timestamp::from_nanos(wall) })
+    }
+
+    /// A clock that stands still until the returned handle moves it.
+    pub fn manual(start: Timestamp) -> (Self, ManualClock) {
+        let time = Arc::new(AtomicU64::new(start.as_nanos()));
+        (Self(Clock::Manual(Arc::clone(&time))), ManualClock(time))
+    }
+
+    /// The time now; never earlier than before.
+    #[inline]
+    pub fn now(&self) -> Timestamp {
+        match &self.0 {
+            Clock::System { started, wall } => *wall + started.elapsed(),
+            Clock::Manual(time) => Timestamp::from_nanos(time.load(Ordering::Acquire)),
+        }
+    }
+
+    /// A uniformly distributed number.
+    pub fn random(&self) -> u64 {
+        rand::rng().random()
+    }
+
+    /// Sixteen bytes that nobody can guess: an attempt's owner, a request id.
+    pub fn nonce(&self) -> [u8; 16] {
+        rand::rng().random()
+    }
+}
+
+/// Moves the clock of [`Env::manual`].
+#[derive(Clone, Debug)]
+pub struct ManualClock(Arc<AtomicU64>);
+
+impl ManualClock {
+    /// Moves the clock forward.
+    pub fn advance(&self, by: Duration) {
+        self.0.fetch_add(nanos(by), Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manual_clock_moves_only_when_told() {
+        let (env, clock) = Env::manual(Timestamp::from_secs(5));
+        assert_eq!(env.now(), Timestamp::from_secs(5));
+        clock.advance(Duration::from_millis(1500));
+        assert_eq!(env.now(), Timestamp::from_millis(6500));
+    }
+
+    #[test]
+    fn the_system_clock_starts_at_the_wall_clock_and_never_runs_backwards() {
+        let env = Env::system();
+        let first = env.now();
+        assert!(first > Timestamp::from_secs(1_700_000_000), "{first:?}");
+        assert!(env.now() >= first);
+    }
+
+    #[test]
+    fn nonces_differ() {
+        let env = Env::system();
+        assert_ne!(env.nonce(), env.nonce());
+    }
+}

@@ -1,0 +1,85 @@
+use super::*;
+
+async fn json_of(response: Response<Body>) -> Value {
+    serde_json::from_slice(&response.into_body().collect(1 << 20).await.unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_denial_is_the_registered_problem_with_a_rounded_up_retry_after() {
+    let refusal = Refusal::LimitDenied {
+        rules: vec!["pay-per-channel".into()],
+        retry_after: Some(Duration::from_millis(1900)),
+    };
+    let response = refusal.respond(Some("12; digest=3f2a9c1b2d4e"), Disclose::Full);
+    assert_eq!(response.status(), 429);
+    assert_eq!(response.headers()[RETRY_AFTER], "2");
+    assert_eq!(response.headers()[CONTENT_TYPE], "application/problem+json");
+    let problem = json_of(response).await;
+    assert_eq!(problem["type"], "https://iana.org/assignments/http-problem-types#quota-exceeded");
+    assert_eq!(problem["violated-policies"], json!(["pay-per-channel"]));
+    assert_eq!(problem["rule"], "pay-per-channel");
+    assert_eq!(problem["version"], "12; digest=3f2a9c1b2d4e");
+}
+
+#[tokio::test]
+async fn minimal_disclosure_names_no_rule_reason_or_version() {
+    let refusal = Refusal::BreakerOpen { rule: "account-slow".into(), retry_after: Duration::from_secs(3) };
+    let response = refusal.respond(Some("12; digest=3f2a9c1b2d4e"), Disclose::Minimal);
+    let problem = json_of(response).await;
+    assert_eq!(problem["type"], "urn:tidegate:problem:breaker-open");
+    for field in ["rule", "reason", "version"] {
+        assert!(problem.get(field).is_none(), "{field} in {problem}");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_can_never_pass_says_so_and_has_no_retry_after() {
+    let response =
+        Refusal::LimitDenied { rules: vec!["l".into()], retry_after: None }.respond(None, Disclose::Full);
+    assert!(!response.headers().contains_key(RETRY_AFTER));
+    assert!(json_of(response).await["detail"].as_str().unwrap().contains("never pass"));
+}
+
+#[test]
+fn every_refusal_has_the_documented_status() {
+    let rule = || "r".to_owned();
+    for (refusal, status, name) in [
+        (Refusal::PathInvalid { why: rule() }, 400, "path-invalid"),
+        (Refusal::AttributeMissing { attribute: rule() }, 400, "attribute-missing"),
+        (Refusal::CostInvalid { rule: rule(), attribute: rule(), max: 1 }, 400, "cost-invalid"),
+        (Refusal::KeyMissing { rule: rule(), from: rule() }, 400, "idempotency-key-missing"),
+        (Refusal::KeyInvalid { rule: rule(), why: rule() }, 400, "idempotency-key-invalid"),
+        (Refusal::BodyTooLarge { limit: 1 }, 413, "body-too-large"),
+        (Refusal::LimitDenied { rules: vec![], retry_after: None }, 429, "quota-exceeded"),
+        (Refusal::InProgress { rule: rule(), retry_after: Duration::ZERO }, 409, "idempotency-in-progress"),
+        (Refusal::OutcomeUnknown { rule: rule() }, 409, "outcome-unknown"),
+        (Refusal::Superseded { rule: rule() }, 409, "superseded"),
+        (Refusal::KeyReused { rule: rule(), fields: vec![] }, 422, "idempotency-key-reused"),
+        (Refusal::BreakerOpen { rule: rule(), retry_after: Duration::ZERO }, 503, "breaker-open"),
+        (Refusal::StoreUnavailable { rule: rule() }, 503, "store-unavailable"),
+        (Refusal::NotReady, 503, "version-unavailable"),
+        (Refusal::UpstreamUnavailable, 502, "upstream-unavailable"),
+        (Refusal::UpstreamTimeout, 504, "upstream-timeout"),
+    ] {
+        assert_eq!((refusal.status().as_u16(), refusal.name()), (status, name));
+    }
+}
+
+#[test]
+fn ratelimit_fields_follow_draft_10() {
+    assert_eq!(policy_item("burst", 100, Some(Duration::from_secs(60))), "\"burst\";q=100;w=60");
+    assert_eq!(policy_item("busy", 64, None), "\"busy\";q=64;qu=\"concurrent-requests\"");
+    let mut text = String::new();
+    push_limit_item(&mut text, "burst", 50, Some(Duration::from_millis(29_100)));
+    push_limit_item(&mut text, "a\"b", 0, None);
+    assert_eq!(text, "\"burst\";r=50;t=30, \"a\\\"b\";r=0");
+}
+
+#[test]
+fn an_upstreams_own_ratelimit_field_is_kept_before_ours() {
+    let mut headers = HeaderMap::new();
+    headers.append("ratelimit", HeaderValue::from_static("\"theirs\";r=1;t=1"));
+    append_limits(&mut headers, "\"ours\";q=2;w=1", "\"ours\";r=1;t=1");
+    let values: Vec<_> = headers.get_all("ratelimit").iter().collect();
+    assert_eq!(values, ["\"theirs\";r=1;t=1", "\"ours\";r=1;t=1"]);
+}
