@@ -53,6 +53,30 @@ impl Body {
         Self(Kind::Stream(body.map_err(|error| BodyError::Broken(Box::new(error))).boxed_unsync()))
     }
 
+    /// Reads up to `limit` bytes into memory; a longer body goes on as a stream behind what was read.
+    pub(crate) async fn collect_prefix(self, limit: u64) -> Result<Prefix, BodyError> {
+        let mut stream = match self.0 {
+            Kind::Empty | Kind::Full(None) => return Ok(Prefix::Whole(Bytes::new())),
+            Kind::Full(Some(bytes)) if bytes.len() as u64 <= limit => return Ok(Prefix::Whole(bytes)),
+            Kind::Full(Some(bytes)) => return Ok(Prefix::Longer { read: bytes, rest: Self::empty() }),
+            Kind::Stream(stream) => stream,
+        };
+        let mut read = Vec::new();
+        while let Some(frame) = stream.frame().await {
+            let Ok(data) = frame?.into_data() else { continue };
+            read.extend_from_slice(&data);
+            if read.len() as u64 > limit {
+                return Ok(Prefix::Longer { read: read.into(), rest: Self(Kind::Stream(stream)) });
+            }
+        }
+        Ok(Prefix::Whole(read.into()))
+    }
+
+    /// Keeps `guard` until the body has ended or was dropped.
+    pub(crate) fn guarded<G: Send + Unpin + 'static>(self, guard: G) -> Self {
+        Self(Kind::Stream(Guarded { body: self, _guard: guard }.boxed_unsync()))
+    }
+
     /// All of it, if it is not longer than `limit` bytes.
     ///
     /// An error leaves the body half read: only an answer that closes the exchange may follow.
@@ -76,6 +100,80 @@ impl Body {
                 Ok(collected.into())
             }
         }
+    }
+}
+
+/// A body as far as it was read.
+pub(crate) enum Prefix {
+    /// All of it.
+    Whole(Bytes),
+    /// More than was asked for.
+    Longer {
+        /// What was read.
+        read: Bytes,
+        /// What comes after it.
+        rest: Body,
+    },
+}
+
+impl Prefix {
+    /// The body as it was.
+    pub(crate) fn into_body(self) -> Body {
+        match self {
+            Self::Whole(bytes) => Body::full(bytes),
+            Self::Longer { read, rest } => {
+                Body(Kind::Stream(Chained { first: Some(read), rest }.boxed_unsync()))
+            }
+        }
+    }
+}
+
+struct Chained {
+    first: Option<Bytes>,
+    rest: Body,
+}
+
+impl http_body::Body for Chained {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        match self.first.take() {
+            Some(first) => Poll::Ready(Some(Ok(Frame::data(first)))),
+            None => Pin::new(&mut self.rest).poll_frame(cx),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.first.is_none() && self.rest.is_end_stream()
+    }
+}
+
+struct Guarded<G> {
+    body: Body,
+    _guard: G,
+}
+
+impl<G: Unpin> http_body::Body for Guarded<G> {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

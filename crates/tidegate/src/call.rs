@@ -35,6 +35,13 @@ pub struct CallError {
     pub message: String,
 }
 
+impl CallError {
+    /// The answer broke off, or cannot be understood, after the request was sent.
+    pub(crate) fn broken(why: &dyn std::fmt::Display) -> Self {
+        Self { kind: CallErrorKind::Reset, sent: true, message: why.to_string() }
+    }
+}
+
 /// What broke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]

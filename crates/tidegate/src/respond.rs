@@ -70,6 +70,8 @@ pub enum Refusal {
         /// What is wrong with it.
         why: String,
     },
+    /// 400: the request's body broke off.
+    BodyIncomplete,
     /// 413.
     BodyTooLarge {
         /// Bytes that may be sent.
@@ -137,7 +139,8 @@ impl Refusal {
             | Self::AttributeMissing { .. }
             | Self::CostInvalid { .. }
             | Self::KeyMissing { .. }
-            | Self::KeyInvalid { .. } => StatusCode::BAD_REQUEST,
+            | Self::KeyInvalid { .. }
+            | Self::BodyIncomplete => StatusCode::BAD_REQUEST,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
             Self::LimitDenied { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::InProgress { .. } | Self::OutcomeUnknown { .. } | Self::Superseded { .. } => {
@@ -160,6 +163,7 @@ impl Refusal {
             Self::CostInvalid { .. } => "cost-invalid",
             Self::KeyMissing { .. } => "idempotency-key-missing",
             Self::KeyInvalid { .. } => "idempotency-key-invalid",
+            Self::BodyIncomplete => "body-incomplete",
             Self::BodyTooLarge { .. } => "body-too-large",
             Self::LimitDenied { .. } => "quota-exceeded",
             Self::InProgress { .. } => "idempotency-in-progress",
@@ -210,6 +214,7 @@ impl Refusal {
             Self::CostInvalid { .. } => "The cost of the request is not valid",
             Self::KeyMissing { .. } => "An idempotency key is required",
             Self::KeyInvalid { .. } => "The idempotency key is not valid",
+            Self::BodyIncomplete => "The body is not complete",
             Self::BodyTooLarge { .. } => "The body is too large",
             Self::LimitDenied { .. } => "Request cannot be satisfied as assigned quota has been exceeded",
             Self::InProgress { .. } => "A request with this idempotency key is in progress",
@@ -237,6 +242,7 @@ impl Refusal {
                 format!("Send one {from} of 1 to 255 visible ASCII characters, the same on every retry of one intent.")
             }
             Self::KeyInvalid { why, .. } => format!("{why}."),
+            Self::BodyIncomplete => "The body ended before it was complete. Send the request again.".to_owned(),
             Self::BodyTooLarge { limit } => format!("At most {limit} bytes are accepted here."),
             Self::LimitDenied { retry_after: Some(_), .. } => "Try again after Retry-After seconds.".to_owned(),
             Self::LimitDenied { retry_after: None, .. } => {
@@ -356,11 +362,6 @@ pub(crate) fn append_limits(headers: &mut HeaderMap, policies: &str, limits: &st
         headers.append(RATELIMIT_POLICY, policies);
         headers.append(RATELIMIT, limits);
     }
-}
-
-/// Whether a header belongs to one answer only and must not be stored for replays.
-pub(crate) fn of_one_answer(name: &HeaderName) -> bool {
-    *name == RATELIMIT || *name == RATELIMIT_POLICY || *name == http::header::SET_COOKIE
 }
 
 #[cfg(test)]

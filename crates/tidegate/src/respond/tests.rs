@@ -49,6 +49,7 @@ fn every_refusal_has_the_documented_status() {
         (Refusal::CostInvalid { rule: rule(), attribute: rule(), max: 1 }, 400, "cost-invalid"),
         (Refusal::KeyMissing { rule: rule(), from: rule() }, 400, "idempotency-key-missing"),
         (Refusal::KeyInvalid { rule: rule(), why: rule() }, 400, "idempotency-key-invalid"),
+        (Refusal::BodyIncomplete, 400, "body-incomplete"),
         (Refusal::BodyTooLarge { limit: 1 }, 413, "body-too-large"),
         (Refusal::LimitDenied { rules: vec![], retry_after: None }, 429, "quota-exceeded"),
         (Refusal::InProgress { rule: rule(), retry_after: Duration::ZERO }, 409, "idempotency-in-progress"),

@@ -1,0 +1,78 @@
+//! One request on its way through the gates.
+
+use std::sync::Arc;
+
+use http::header::HeaderName;
+use http::{HeaderMap, HeaderValue, Method, Response};
+use tidegate_core::rule::compile::ResourcePlan;
+use tidegate_core::rule::model::Resource;
+
+use crate::Body;
+use crate::cache::CacheKey;
+use crate::context::{Context, X_REQUEST_ID};
+use crate::event::Refused;
+use crate::gates::{Gates, InForce};
+use crate::request::Taken;
+use crate::respond::{self, Refusal};
+use crate::runtime::ResourceRuntime;
+
+/// The resource's flags, told to the upstream.
+pub(crate) const TIDEGATE_FLAGS: HeaderName = HeaderName::from_static("tidegate-flags");
+
+/// What the gates know of one request. It outlives the client's connection where an execution does.
+pub(crate) struct Exchange {
+    pub(crate) gates: Gates,
+    /// The version that the request began with, and keeps.
+    pub(crate) rules: Arc<InForce>,
+    /// Index of its resource.
+    pub(crate) resource: usize,
+    pub(crate) context: Context,
+    pub(crate) method: Method,
+    pub(crate) taken: Taken,
+    /// The labels that rollout gave it.
+    pub(crate) flags: Option<HeaderValue>,
+    /// Where its answer may be remembered, if it may.
+    pub(crate) cache_key: Option<CacheKey>,
+}
+
+impl Exchange {
+    pub(crate) fn plan(&self) -> &ResourcePlan {
+        &self.rules.plan.resources[self.resource]
+    }
+
+    pub(crate) fn resource(&self) -> &Resource {
+        &self.rules.plan.rules.resources[self.resource]
+    }
+
+    pub(crate) fn runtime(&self) -> &ResourceRuntime {
+        &self.rules.resources[self.resource]
+    }
+
+    /// A problem answer.
+    pub(crate) fn refuse(&self, refusal: &Refusal) -> Response<Body> {
+        refusal.respond(self.rules.header.to_str().ok(), self.gates.settings().disclose)
+    }
+
+    /// The same, and says so in the log.
+    pub(crate) fn refused(&self, refusal: &Refusal) -> Response<Body> {
+        Refused { resource: &self.resource().id, refusal, request_id: &self.context.request_id }.emit();
+        self.refuse(refusal)
+    }
+
+    /// The headers that each call carries to the upstream.
+    pub(crate) fn label(&self, headers: &mut HeaderMap) {
+        headers.insert(X_REQUEST_ID, self.context.request_id.clone());
+        if let Some(flags) = &self.flags {
+            headers.insert(TIDEGATE_FLAGS, flags.clone());
+        }
+    }
+}
+
+/// Removes every header that only Tidegate may set.
+pub(crate) fn strip(headers: &mut HeaderMap) {
+    let ours = |name: &HeaderName| name.as_str().starts_with("tidegate-") || *name == respond::IDEMPOTENT_REPLAYED;
+    // Most requests carry none: one scan, no removal.
+    while let Some(name) = headers.keys().find(|name| ours(name)).cloned() {
+        headers.remove(name);
+    }
+}

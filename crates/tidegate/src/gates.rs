@@ -1,0 +1,234 @@
+//! What one process has: its clock, its stores, and the rule version in force.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use arc_swap::ArcSwapOption;
+use foldhash::fast::FixedState;
+use http::HeaderValue;
+use parking_lot::Mutex;
+use tidegate_core::Timestamp;
+use tidegate_core::breaker::Kind;
+use tidegate_core::idempotency::RecordId;
+use tidegate_core::rule::compile::Plan;
+use tidegate_core::rule::path::EncodedSlash;
+use tidegate_core::rule::version::Version;
+use tidegate_store::memory::limits::{LimitVersion, LocalLimits, LocalLimitsConfig};
+use tidegate_store::traits::IdempotencyStore;
+use tokio::sync::Notify;
+
+use crate::breakers::{BreakerVersion, Breakers};
+use crate::cache::AnswerCache;
+use crate::env::Env;
+use crate::metrics::Metrics;
+use crate::respond::Disclose;
+use crate::runtime::{self, Durations, ResourceRuntime};
+use crate::stats::ResourceStats;
+
+/// What does not come out of the rules.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How much answers tell about the rules.
+    pub disclose: Disclose,
+    /// Largest body that a rule may read, in bytes. Default 1 MiB.
+    pub max_body: u64,
+    /// Leading bits that count as one IPv6 client. Default 64.
+    pub ipv6_prefix: u8,
+    /// What an encoded slash in a path is. Default: refused.
+    pub encoded_slash: EncodedSlash,
+    /// How many keys each limit remembers. Default 1 Mi.
+    pub max_keys: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            disclose: Disclose::Full,
+            max_body: 1 << 20,
+            ipv6_prefix: 64,
+            encoded_slash: EncodedSlash::Refuse,
+            max_keys: 1 << 20,
+        }
+    }
+}
+
+/// One rule version, ready for requests. A request keeps the one that it began with.
+pub struct InForce {
+    /// Its number and digest.
+    pub version: Version,
+    /// Resolved rules.
+    pub plan: Plan,
+    pub(crate) header: HeaderValue,
+    pub(crate) limits: LimitVersion,
+    pub(crate) breakers: BreakerVersion,
+    pub(crate) resources: Vec<ResourceRuntime>,
+}
+
+/// The four gates of one process. Cloning shares them.
+#[derive(Clone)]
+pub struct Gates(Arc<Shared>);
+
+struct Shared {
+    env: Env,
+    settings: Settings,
+    metrics: Arc<Metrics>,
+    records: Arc<dyn IdempotencyStore>,
+    cache: AnswerCache,
+    limits: Arc<LocalLimits>,
+    breakers: Arc<Breakers>,
+    /// Statistics by resource id, kept across versions.
+    stats: Mutex<HashMap<String, Arc<ResourceStats>>>,
+    in_force: ArcSwapOption<InForce>,
+    unmatched: Durations,
+    /// Told when an execution ends; a record's waiters listen at its hash.
+    completed: [Notify; WAITER_SLOTS],
+    running: Arc<Running>,
+}
+
+/// Waiters for different records rarely share one of these, and a wake-up too many is harmless.
+const WAITER_SLOTS: usize = 64;
+
+/// Executions that outlive their client's connection.
+#[derive(Default)]
+struct Running {
+    count: AtomicUsize,
+    changed: Notify,
+}
+
+/// One execution; dropped when it is over.
+pub(crate) struct RunningGuard(Arc<Running>);
+
+impl Drop for RunningGuard {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::AcqRel);
+        self.0.changed.notify_waiters();
+    }
+}
+
+impl Gates {
+    /// Gates without rules: every request is answered by 503 until [`Gates::install`].
+    pub fn new(env: Env, settings: Settings, records: Arc<dyn IdempotencyStore>) -> Self {
+        let metrics = Arc::new(Metrics::new());
+        Self(Arc::new(Shared {
+            limits: LocalLimits::new(LocalLimitsConfig { max_keys: settings.max_keys, ..LocalLimitsConfig::default() }),
+            breakers: Breakers::new(),
+            cache: AnswerCache::default(),
+            stats: Mutex::default(),
+            in_force: ArcSwapOption::empty(),
+            unmatched: Durations::new(&metrics, "unmatched".to_owned()),
+            completed: std::array::from_fn(|_| Notify::new()),
+            running: Arc::default(),
+            env,
+            settings,
+            metrics,
+            records,
+        }))
+    }
+
+    /// Puts a rule version in force in one swap. Requests under way keep the version that they began
+    /// with; counters, breakers and records keep their state as `docs/rules.md` says.
+    pub fn install(&self, version: Version, plan: Plan) {
+        let shared = &*self.0;
+        let resources = runtime::resources(&plan, &shared.metrics, |id| self.stats(id));
+        let header = HeaderValue::from_str(&version.to_string()).unwrap_or(HeaderValue::from_static("?"));
+        shared.metrics.set_version(version.number, &version.digest.short());
+        let in_force = InForce {
+            limits: shared.limits.apply(&plan.rules.limits),
+            breakers: shared.breakers.apply(&plan.rules.breakers),
+            resources,
+            header,
+            version,
+            plan,
+        };
+        shared.in_force.store(Some(Arc::new(in_force)));
+    }
+
+    /// The version in force.
+    pub fn in_force(&self) -> Option<Arc<InForce>> {
+        self.0.in_force.load_full()
+    }
+
+    /// Waits until every execution that has begun is over and recorded.
+    pub async fn drained(&self) {
+        loop {
+            let changed = self.0.running.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.0.running.count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// All metrics in the OpenMetrics text format.
+    pub fn render_metrics(&self) -> String {
+        if let Some(rules) = self.in_force() {
+            rules.measure(&self.0.metrics, self.0.env.now());
+        }
+        self.0.metrics.render()
+    }
+
+    /// The clock and the randomness.
+    pub fn env(&self) -> &Env {
+        &self.0.env
+    }
+
+    /// What does not come out of the rules.
+    pub fn settings(&self) -> &Settings {
+        &self.0.settings
+    }
+
+    /// The metrics.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.0.metrics
+    }
+
+    /// The idempotency records.
+    pub fn records(&self) -> &Arc<dyn IdempotencyStore> {
+        &self.0.records
+    }
+
+    pub(crate) fn cache(&self) -> &AnswerCache {
+        &self.0.cache
+    }
+
+    pub(crate) fn unmatched(&self) -> &Durations {
+        &self.0.unmatched
+    }
+
+    pub(crate) fn completed(&self, id: &RecordId) -> &Notify {
+        let slot = FixedState::default().hash_one(id) as usize % WAITER_SLOTS;
+        &self.0.completed[slot]
+    }
+
+    pub(crate) fn running(&self) -> RunningGuard {
+        self.0.running.count.fetch_add(1, Ordering::AcqRel);
+        RunningGuard(Arc::clone(&self.0.running))
+    }
+
+    fn stats(&self, resource: &str) -> Arc<ResourceStats> {
+        let mut all = self.0.stats.lock();
+        Arc::clone(all.entry(resource.to_owned()).or_default())
+    }
+}
+
+impl InForce {
+    /// Brings the gauges up to date.
+    fn measure(&self, metrics: &Metrics, now: Timestamp) {
+        for (index, limit) in self.plan.rules.limits.iter().enumerate() {
+            let keys = self.limits.keys(index);
+            let labels = vec![("rule", metrics.name(&limit.id))];
+            metrics.limit_keys.get_or_create(&labels).set(i64::try_from(keys).unwrap_or(i64::MAX));
+        }
+        for (index, breaker) in self.plan.rules.breakers.iter().enumerate() {
+            let Some(status) = self.breakers.status(index, "", now) else { continue };
+            for state in [Kind::Closed, Kind::Open, Kind::HalfOpen] {
+                let labels = vec![("rule", metrics.name(&breaker.id)), ("state", state.name().to_owned())];
+                metrics.breaker_state.get_or_create(&labels).set(i64::from(status.state == state));
+            }
+        }
+    }
+}

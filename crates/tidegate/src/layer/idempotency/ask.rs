@@ -1,0 +1,130 @@
+//! What a request asks the idempotency gate: which record, and what must be equal on a retry.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::request::Parts;
+use tidegate_core::idempotency::fingerprint::{self, Fingerprint, PartError};
+use tidegate_core::idempotency::transition::ClaimAsk;
+use tidegate_core::idempotency::{FirstTry, Key, KeyError, Owner, Policy, RecordId, Scope};
+use tidegate_core::rule::model::{AttributeSource, FingerprintPart, Idempotency, KeySource};
+
+use super::rule;
+use crate::exchange::Exchange;
+use crate::request::describe;
+use crate::respond::Refusal;
+
+/// The question, computed once for all tries of one request.
+pub(crate) struct Asked {
+    /// Which record.
+    pub(crate) id: RecordId,
+    fingerprint: Fingerprint,
+    /// The same for each try, so that a repeated claim recognises itself.
+    owner: Owner,
+}
+
+impl Asked {
+    /// Of a request with its whole body. `None`: it has no key and the rule does not require one.
+    pub(crate) fn new(exchange: &Exchange, parts: &Parts, body: &Bytes) -> Result<Option<Self>, Refusal> {
+        let rule = rule(exchange);
+        let Some(key) = key(rule, exchange, parts, body)? else { return Ok(None) };
+        let plan = exchange.plan().idempotency.as_ref();
+        let mut scope = Vec::new();
+        for &index in plan.map_or(&[][..], |plan| &plan.scope) {
+            let attribute = &exchange.resource().attributes[index].from;
+            let missing = || Refusal::AttributeMissing { attribute: describe(attribute) };
+            scope.push(exchange.taken.text(index).ok_or_else(missing)?);
+        }
+        let id = RecordId::new(&rule.operation, &Scope::of(scope), &key);
+        let fingerprint = compute(exchange, parts, body, &rule.fingerprint)
+            .map_err(|error| Refusal::AttributeMissing { attribute: error.to_string() })?;
+        Ok(Some(Self { id, fingerprint, owner: Owner(exchange.gates.env().nonce()) }))
+    }
+
+    /// The claim under the rule in force.
+    pub(super) fn claim(&self, exchange: &Exchange) -> ClaimAsk {
+        let rule = rule(exchange);
+        let window = match &rule.key {
+            KeySource::Derived { window, .. } => Some(*window),
+            KeySource::Attribute { .. } => None,
+        };
+        let flags = exchange.flags.as_ref().and_then(|flags| flags.to_str().ok()).unwrap_or_default();
+        ClaimAsk {
+            owner: self.owner,
+            fingerprint: self.fingerprint.clone(),
+            also: Fingerprint::default(),
+            policy: Policy { commit: rule.commit, on_unknown: rule.on_unknown, retention: rule.retention, window },
+            lease: rule.lease,
+            max_execution: rule.max_execution,
+            first: FirstTry { version: exchange.rules.version.number, flags: flags.into() },
+        }
+    }
+
+    /// The fields that a record of an older rule compares. One that cannot be computed is left out, and
+    /// the claim is then answered by 422: it differs.
+    pub(super) fn fingerprint(
+        &self,
+        exchange: &Exchange,
+        parts: &Parts,
+        body: &Bytes,
+        fields: &[FingerprintPart],
+    ) -> Fingerprint {
+        compute(exchange, parts, body, fields).unwrap_or_default()
+    }
+}
+
+fn key(rule: &Idempotency, exchange: &Exchange, parts: &Parts, body: &Bytes) -> Result<Option<Key>, Refusal> {
+    let (from, required) = match &rule.key {
+        KeySource::Attribute { from, required } => (from, *required),
+        KeySource::Derived { parts: fields, .. } => {
+            return with_request(exchange, parts, body, |request| fingerprint::derive_key(fields, request))
+                .map(Some)
+                .map_err(|error| Refusal::AttributeMissing { attribute: part_name(&error) });
+        }
+    };
+    let found = match from {
+        AttributeSource::Header(name) => header_key(&parts.headers, name),
+        other => exchange.gates.take_one(exchange, other, parts, body).map(|text| Key::from_text(&text)).transpose(),
+    };
+    match found {
+        Ok(None) if required => Err(Refusal::KeyMissing { rule: rule.id.clone(), from: describe(from) }),
+        Ok(key) => Ok(key),
+        Err(error) => Err(Refusal::KeyInvalid { rule: rule.id.clone(), why: error.to_string() }),
+    }
+}
+
+fn header_key(headers: &HeaderMap, name: &str) -> Result<Option<Key>, KeyError> {
+    let values: Vec<&[u8]> = headers.get_all(name).iter().map(http::HeaderValue::as_bytes).collect();
+    if values.is_empty() { Ok(None) } else { Key::parse_header(&values).map(Some) }
+}
+
+fn compute(
+    exchange: &Exchange,
+    parts: &Parts,
+    body: &Bytes,
+    fields: &[FingerprintPart],
+) -> Result<Fingerprint, PartError> {
+    with_request(exchange, parts, body, |request| Fingerprint::of(fields, request))
+}
+
+fn with_request<T>(
+    exchange: &Exchange,
+    parts: &Parts,
+    body: &Bytes,
+    compute: impl FnOnce(&fingerprint::Request<'_>) -> T,
+) -> T {
+    let attributes = exchange.taken.named(exchange.resource());
+    compute(&fingerprint::Request {
+        method: parts.method.as_str(),
+        path: parts.uri.path(),
+        query: parts.uri.query(),
+        body,
+        attributes: &attributes,
+    })
+}
+
+fn part_name(error: &PartError) -> String {
+    match error {
+        PartError::Absent { part } | PartError::Compound { part } => fingerprint::label(part),
+        other => other.to_string(),
+    }
+}

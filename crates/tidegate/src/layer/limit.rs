@@ -1,0 +1,134 @@
+//! Limit is the outermost gate that can refuse: it touches no database.
+
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tidegate_core::Timestamp;
+use tidegate_core::limit::KeyBytes;
+use tidegate_core::rule::compile::{CostPlan, LimitPlan};
+use tidegate_store::memory::limits::{Ask, Outcome, Permits};
+
+use crate::event::LimitDecided;
+use crate::gates::InForce;
+use crate::request::{Taken, describe};
+use crate::respond::{self, Refusal};
+
+/// What the limits of a resource said.
+pub(crate) struct Decided {
+    /// Why the request is refused, if it is.
+    pub(crate) refusal: Option<Refusal>,
+    /// How long to wait for its turn (leaky bucket).
+    pub(crate) wait: Duration,
+    /// What it holds until its answer is complete (concurrency).
+    pub(crate) permits: Option<Permits>,
+    /// The `RateLimit` items; empty when no limit is enforced.
+    pub(crate) policies: String,
+    pub(crate) limits: String,
+}
+
+impl Decided {
+    const FREE: Self = Self {
+        refusal: None,
+        wait: Duration::ZERO,
+        permits: None,
+        policies: String::new(),
+        limits: String::new(),
+    };
+}
+
+/// Decides all limits of `resource` in one step: either each of them is charged, or none is.
+pub(crate) fn decide(
+    rules: &InForce,
+    resource: usize,
+    taken: &Taken,
+    now: Timestamp,
+) -> Result<Decided, Refusal> {
+    if rules.plan.resources[resource].limits.is_empty() {
+        return Ok(Decided::FREE);
+    }
+    with_asks(rules, resource, taken, |asks| {
+        let outcome = rules.limits.decide(asks, now);
+        report(rules, resource, asks, outcome)
+    })
+}
+
+/// What [`decide`] would say, without effect.
+pub(crate) fn peek(
+    rules: &InForce,
+    resource: usize,
+    taken: &Taken,
+    now: Timestamp,
+) -> Result<Outcome, Refusal> {
+    with_asks(rules, resource, taken, |asks| rules.limits.peek(asks, now))
+}
+
+fn with_asks<T>(
+    rules: &InForce,
+    resource: usize,
+    taken: &Taken,
+    decide: impl FnOnce(&[Ask<'_>]) -> T,
+) -> Result<T, Refusal> {
+    let plan = &rules.plan.resources[resource];
+    let attributes = taken.named(&rules.plan.rules.resources[resource]);
+    let mut keys: SmallVec<[KeyBytes; 4]> = SmallVec::new();
+    for limit in &plan.limits {
+        keys.push(KeyBytes::new(limit.key.iter().map(|&index| taken.text(index))));
+    }
+    let mut asks: SmallVec<[Ask<'_>; 4]> = SmallVec::new();
+    for (limit, key) in plan.limits.iter().zip(&keys) {
+        let variant = limit.overrides.iter().position(|when| when.holds(&attributes));
+        asks.push(Ask {
+            rule: limit.rule,
+            variant: variant.map_or(0, |at| at + 1),
+            key: key.as_bytes(),
+            cost: cost(rules, resource, limit, taken)?,
+        });
+    }
+    Ok(decide(&asks))
+}
+
+fn cost(rules: &InForce, resource: usize, limit: &LimitPlan, taken: &Taken) -> Result<u64, Refusal> {
+    let (from, default, max) = match limit.cost {
+        CostPlan::Fixed(cost) => return Ok(cost),
+        CostPlan::Attribute { from, default, max } => (from, default, max),
+    };
+    let Some(text) = taken.text(from) else { return Ok(default) };
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse::<u64>() {
+        Ok(cost) if digits && (1..=max).contains(&cost) => Ok(cost),
+        _ => Err(Refusal::CostInvalid {
+            rule: rules.plan.rules.limits[limit.rule].id.clone(),
+            attribute: describe(&rules.plan.rules.resources[resource].attributes[from].from),
+            max,
+        }),
+    }
+}
+
+fn report(rules: &InForce, resource: usize, asks: &[Ask<'_>], outcome: Outcome) -> Decided {
+    let plan = &rules.plan.resources[resource];
+    let runtimes = &rules.resources[resource].limits;
+    let mut decided = Decided { wait: outcome.wait, permits: Some(outcome.permits), ..Decided::FREE };
+    let mut denied = Vec::new();
+    let mut retry_after = Some(Duration::ZERO);
+    for (((limit, runtime), ask), verdict) in plan.limits.iter().zip(runtimes).zip(asks).zip(&outcome.verdicts) {
+        LimitDecided { counters: runtime, shadow: limit.shadow, verdict, admitted: outcome.admitted }.emit();
+        if limit.shadow {
+            continue;
+        }
+        if !decided.policies.is_empty() {
+            decided.policies.push_str(", ");
+        }
+        decided.policies.push_str(&runtime.policies[ask.variant]);
+        let reset = runtime.timed.then(|| verdict.reset_after());
+        respond::push_limit_item(&mut decided.limits, &runtime.rule, verdict.remaining, reset);
+        if !verdict.admitted() {
+            denied.push(runtime.rule.clone());
+            // The call passes when the slowest of them lets it.
+            retry_after = retry_after.zip(verdict.retry_after()).map(|(a, b)| a.max(b));
+        }
+    }
+    if !outcome.admitted {
+        decided.refusal = Some(Refusal::LimitDenied { rules: denied, retry_after });
+    }
+    decided
+}

@@ -1,0 +1,153 @@
+//! Takes a resource's attributes out of a request.
+
+use std::borrow::Cow;
+use std::net::IpAddr;
+
+use compact_str::CompactString;
+use http::header::COOKIE;
+use http::request::Parts;
+use smallvec::SmallVec;
+use tidegate_core::rule::model::{AttributeSource, Missing, Resource};
+use tidegate_core::rule::take;
+use tidegate_core::{Attributes, Value};
+
+use crate::respond::Refusal;
+
+/// The value of one attribute, kept beyond the request that it came in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scalar {
+    /// A string.
+    Text(CompactString),
+    /// A JSON number, as it was written.
+    Number(CompactString),
+    /// A JSON boolean.
+    Bool(bool),
+    /// A JSON object or array.
+    Compound,
+}
+
+impl Scalar {
+    fn of(value: Value<'_>) -> Self {
+        match value {
+            Value::Text(text) => Self::Text(text.into()),
+            Value::Number(text) => Self::Number(text.into()),
+            Value::Bool(value) => Self::Bool(value),
+            Value::Compound => Self::Compound,
+        }
+    }
+
+    fn value(&self) -> Value<'_> {
+        match self {
+            Self::Text(text) => Value::Text(text),
+            Self::Number(text) => Value::Number(text),
+            Self::Bool(value) => Value::Bool(*value),
+            Self::Compound => Value::Compound,
+        }
+    }
+}
+
+/// A resource's attributes, in its own order.
+#[derive(Clone, Debug, Default)]
+pub struct Taken(SmallVec<[Option<Scalar>; 4]>);
+
+impl Taken {
+    /// The text of an attribute for a key; `None` when it is absent, null or compound.
+    pub fn text(&self, index: usize) -> Option<&str> {
+        self.0.get(index)?.as_ref()?.value().text()
+    }
+
+    /// Looks attributes up by the names that `resource` gives them.
+    pub fn named<'a>(&'a self, resource: &'a Resource) -> Named<'a> {
+        Named { taken: self, resource }
+    }
+
+    /// All values in order; absent ones as `None`.
+    pub fn texts(&self) -> impl Iterator<Item = Option<&str>> {
+        (0..self.0.len()).map(|index| self.text(index))
+    }
+}
+
+/// [`Taken`] with names.
+pub struct Named<'a> {
+    taken: &'a Taken,
+    resource: &'a Resource,
+}
+
+impl Attributes for Named<'_> {
+    fn get(&self, name: &str) -> Option<Value<'_>> {
+        let index = self.resource.attributes.iter().position(|attribute| attribute.name == name)?;
+        self.taken.0.get(index)?.as_ref().map(Scalar::value)
+    }
+}
+
+/// What attributes are taken from.
+pub struct Origin<'a> {
+    /// Method, target and headers.
+    pub parts: &'a Parts,
+    /// Values of the path pattern, by name.
+    pub path: &'a (dyn Fn(&str) -> Option<String> + Sync),
+    /// The client's address, after trusted hops.
+    pub client: IpAddr,
+    /// Leading bits that count as one IPv6 client.
+    pub ipv6_prefix: u8,
+    /// The body, where the resource has attributes in it.
+    pub body: Option<&'a serde_json::Value>,
+}
+
+/// Takes every attribute of `resource`; refuses when one that must be there is not.
+pub fn take(resource: &Resource, origin: &Origin<'_>) -> Result<Taken, Refusal> {
+    let mut taken = Taken::default();
+    for attribute in &resource.attributes {
+        let scalar = take_one(&attribute.from, origin);
+        let unusable = matches!(scalar, None | Some(Scalar::Compound));
+        if unusable && attribute.missing == Missing::Reject {
+            return Err(Refusal::AttributeMissing { attribute: describe(&attribute.from) });
+        }
+        taken.0.push(scalar);
+    }
+    Ok(taken)
+}
+
+/// One value of a request.
+pub(crate) fn take_one(from: &AttributeSource, origin: &Origin<'_>) -> Option<Scalar> {
+    let text = |text: &str| Scalar::Text(text.into());
+    match from {
+        AttributeSource::Header(name) => header(origin.parts, name).map(text),
+        AttributeSource::Query(name) => {
+            take::query(origin.parts.uri.query()?, name).map(|value: Cow<'_, str>| text(&value))
+        }
+        AttributeSource::Cookie(name) => {
+            let mut lines = origin.parts.headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+            lines.find_map(|line| take::cookie(line, name)).map(text)
+        }
+        AttributeSource::Path(name) => (origin.path)(name).map(|value| text(&value)),
+        AttributeSource::ClientIp => {
+            Some(Scalar::Text(take::address_text(origin.client, origin.ipv6_prefix).into()))
+        }
+        AttributeSource::Body(pointer) => take::pointer(origin.body?, pointer).map(Scalar::of),
+        // Only a decision-server client or library code sends descriptors.
+        AttributeSource::Descriptor(_) => None,
+    }
+}
+
+/// The value of a header, if it is there once and is text. Sent twice it says nothing reliable.
+fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
+    let mut values = parts.headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (Some(value), None) => std::str::from_utf8(value.as_bytes()).ok(),
+        _ => None,
+    }
+}
+
+/// An attribute source in the words of the rule file.
+pub fn describe(from: &AttributeSource) -> String {
+    match from {
+        AttributeSource::Header(name) => format!("header {name}"),
+        AttributeSource::Query(name) => format!("query parameter {name}"),
+        AttributeSource::Cookie(name) => format!("cookie {name}"),
+        AttributeSource::Path(name) => format!("path segment {name}"),
+        AttributeSource::ClientIp => "client address".to_owned(),
+        AttributeSource::Body(pointer) => format!("body value {pointer}"),
+        AttributeSource::Descriptor(key) => format!("descriptor {key}"),
+    }
+}

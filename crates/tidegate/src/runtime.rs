@@ -1,0 +1,227 @@
+//! What one resource of one version needs at hand, so that a request looks nothing up by name:
+//! metric series, statistics, and the constant parts of its headers.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::histogram::Histogram;
+use tidegate_core::rule::compile::Plan;
+use tidegate_core::rule::model::{Algorithm, Limit, Match, PathSegment, Rate};
+use tidegate_core::time::nanos;
+
+use crate::metrics::Metrics;
+use crate::respond::policy_item;
+use crate::stats::ResourceStats;
+
+pub(crate) struct ResourceRuntime {
+    pub(crate) stats: Arc<ResourceStats>,
+    pub(crate) limits: Vec<LimitRuntime>,
+    pub(crate) flags: Vec<FlagRuntime>,
+    /// By the breaker's index in the rules.
+    breakers: Vec<(usize, BreakerCalls)>,
+    pub(crate) durations: Durations,
+}
+
+impl ResourceRuntime {
+    /// The series of one result of one breaker.
+    pub(crate) fn breaker_calls(&self, rule: usize, result: &str) -> Option<&Counter> {
+        let (_, calls) = self.breakers.iter().find(|(index, _)| *index == rule)?;
+        let at = BREAKER_RESULTS.iter().position(|known| *known == result)?;
+        calls.get(at)
+    }
+}
+
+const BREAKER_RESULTS: [&str; 5] = ["success", "failure", "slow", "rejected", "cancelled"];
+type BreakerCalls = [Counter; BREAKER_RESULTS.len()];
+
+/// A limit's counters and the constant part of its header.
+pub(crate) struct LimitRuntime {
+    pub(crate) rule: String,
+    /// `RateLimit-Policy` items: the base, then one for each override.
+    pub(crate) policies: Vec<String>,
+    /// Whether it becomes whole by time alone.
+    pub(crate) timed: bool,
+    pub(crate) allowed: Counter,
+    pub(crate) denied: Counter,
+    pub(crate) shadow_denied: Counter,
+}
+
+/// A flag's series.
+pub(crate) struct FlagRuntime {
+    pub(crate) flag: String,
+    metrics: Arc<Metrics>,
+    counters: RwLock<HashMap<(String, &'static str), Counter>>,
+}
+
+impl FlagRuntime {
+    /// The series of one result. Bounded: variants are the rule file's, reasons a fixed list.
+    pub(crate) fn counter(&self, variant: &str, reason: &'static str) -> Counter {
+        let key = (variant.to_owned(), reason);
+        if let Some(counter) = self.counters.read().get(&key) {
+            return counter.clone();
+        }
+        let labels = vec![
+            ("flag", self.metrics.name(&self.flag)),
+            ("variant", self.metrics.name(variant)),
+            ("reason", reason.to_lowercase()),
+        ];
+        let counter = self.metrics.flag_evaluations.get_or_create(&labels).clone();
+        self.counters.write().entry(key).or_insert(counter).clone()
+    }
+}
+
+/// `http_server_request_duration_seconds` of one route.
+pub(crate) struct Durations {
+    metrics: Arc<Metrics>,
+    route: String,
+    series: RwLock<HashMap<(&'static str, u16), Histogram>>,
+}
+
+impl Durations {
+    pub(crate) fn new(metrics: &Arc<Metrics>, route: String) -> Self {
+        Self { metrics: Arc::clone(metrics), route, series: RwLock::default() }
+    }
+
+    /// Records the time to the response head.
+    pub(crate) fn observe(&self, method: &http::Method, status: u16, took: Duration) {
+        let key = (method_label(method), status);
+        let known = self.series.read().get(&key).cloned();
+        let series = known.unwrap_or_else(|| {
+            let mut labels = vec![
+                ("http_request_method", key.0.to_owned()),
+                ("http_route", self.route.clone()),
+                ("http_response_status_code", status.to_string()),
+            ];
+            if status >= 500 {
+                labels.push(("error_type", status.to_string()));
+            }
+            let series = self.metrics.server_duration.get_or_create(&labels).clone();
+            self.series.write().entry(key).or_insert(series).clone()
+        });
+        series.observe(took.as_secs_f64());
+    }
+}
+
+/// OpenTelemetry's known methods; any other is `_OTHER`, so that a client cannot make series.
+fn method_label(method: &http::Method) -> &'static str {
+    const KNOWN: [&str; 10] =
+        ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE", "QUERY"];
+    KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or("_OTHER")
+}
+
+/// The runtime of every resource, in the plan's order. `stats` finds those of a resource by its id.
+pub(crate) fn resources(
+    plan: &Plan,
+    metrics: &Arc<Metrics>,
+    mut stats: impl FnMut(&str) -> Arc<ResourceStats>,
+) -> Vec<ResourceRuntime> {
+    let of = |(index, resource): (usize, &tidegate_core::rule::model::Resource)| {
+        let compiled = &plan.resources[index];
+        let label = metrics.name(&resource.id);
+        let limits = compiled.limits.iter().map(|limit| limit_runtime(&plan.rules.limits[limit.rule], &label, metrics));
+        let flags = resource.flags.iter().filter(|key| plan.flags.index(key).is_some()).map(|key| FlagRuntime {
+            flag: key.clone(),
+            metrics: Arc::clone(metrics),
+            counters: RwLock::default(),
+        });
+        let calls = |rule: &str| {
+            BREAKER_RESULTS.map(|result| {
+                let labels =
+                    vec![("resource", label.clone()), ("rule", metrics.name(rule)), ("result", result.to_owned())];
+                metrics.breaker_calls.get_or_create(&labels).clone()
+            })
+        };
+        let breakers = compiled.breakers.iter().map(|&rule| (rule, calls(&plan.rules.breakers[rule].id)));
+        let route = resource.matcher.as_ref().map_or_else(|| label.clone(), |matcher| metrics.name(&route(matcher)));
+        ResourceRuntime {
+            stats: stats(&resource.id),
+            limits: limits.collect(),
+            flags: flags.collect(),
+            breakers: breakers.collect(),
+            durations: Durations::new(metrics, route),
+        }
+    };
+    plan.rules.resources.iter().enumerate().map(of).collect()
+}
+
+fn limit_runtime(limit: &Limit, resource: &str, metrics: &Metrics) -> LimitRuntime {
+    let decisions = |decision: &str| {
+        let labels = vec![
+            ("resource", resource.to_owned()),
+            ("rule", metrics.name(&limit.id)),
+            ("decision", decision.to_owned()),
+            ("source", "local".to_owned()),
+        ];
+        metrics.limit_decisions.get_or_create(&labels).clone()
+    };
+    let variants = std::iter::once(&limit.algorithm).chain(limit.overrides.iter().map(|case| &case.algorithm));
+    LimitRuntime {
+        rule: limit.id.clone(),
+        policies: variants.map(|algorithm| policy(&limit.id, algorithm)).collect(),
+        timed: !matches!(limit.algorithm, Algorithm::Concurrency { .. }),
+        allowed: decisions("allowed"),
+        denied: decisions("denied"),
+        shadow_denied: decisions("shadow_denied"),
+    }
+}
+
+/// Quota and window of an algorithm. A bucket's window is the time in which it refills whole.
+fn policy(rule: &str, algorithm: &Algorithm) -> String {
+    let filled = |quota: u64, rate: &Rate| {
+        let span = u128::from(nanos(rate.per)) * u128::from(quota) / u128::from(rate.count.max(1));
+        Some(Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX)))
+    };
+    match algorithm {
+        Algorithm::TokenBucket { capacity, refill } => policy_item(rule, *capacity, filled(*capacity, refill)),
+        Algorithm::FixedWindow { limit, window }
+        | Algorithm::SlidingLog { limit, window }
+        | Algorithm::SlidingWindow { limit, window } => policy_item(rule, *limit, Some(*window)),
+        Algorithm::LeakyBucket { rate, queue } => {
+            let quota = queue.saturating_add(1);
+            policy_item(rule, quota, filled(quota, rate))
+        }
+        Algorithm::Concurrency { max } => policy_item(rule, *max, None),
+    }
+}
+
+/// A path pattern as it stands in the rule file.
+fn route(matcher: &Match) -> String {
+    let mut text = String::new();
+    for segment in &matcher.path {
+        text.push('/');
+        match segment {
+            PathSegment::Literal(literal) => text.push_str(literal),
+            PathSegment::Param(name) => text.push_str(&format!("{{{name}}}")),
+            PathSegment::Rest(name) => text.push_str(&format!("{{*{name}}}")),
+        }
+    }
+    if text.is_empty() { "/".to_owned() } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_names_quota_and_window() {
+        let rate = Rate { count: 10, per: Duration::from_secs(1) };
+        let second = Duration::from_secs(1);
+        for (algorithm, expected) in [
+            (Algorithm::TokenBucket { capacity: 20, refill: rate }, "\"r\";q=20;w=2"),
+            (Algorithm::FixedWindow { limit: 100, window: second * 60 }, "\"r\";q=100;w=60"),
+            (Algorithm::LeakyBucket { rate, queue: 49 }, "\"r\";q=50;w=5"),
+            (Algorithm::Concurrency { max: 64 }, "\"r\";q=64;qu=\"concurrent-requests\""),
+        ] {
+            assert_eq!(policy("r", &algorithm), expected);
+        }
+    }
+
+    #[test]
+    fn an_unknown_method_makes_no_series() {
+        assert_eq!(method_label(&http::Method::GET), "GET");
+        assert_eq!(method_label(&http::Method::from_bytes(b"BREW").unwrap()), "_OTHER");
+    }
+}
