@@ -3,4 +3,5 @@
 //! A backend decides nothing on its own: it brings the state to a pure function of `tidegate-core`
 //! and makes the answer durable in one atomic step.
 
+pub mod memory;
 pub mod sql;

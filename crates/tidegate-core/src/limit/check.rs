@@ -1,0 +1,153 @@
+//! The numbers that limits accept.
+
+use std::time::Duration;
+
+use crate::rule::model::{Algorithm, Rate};
+
+/// Largest capacity, limit, queue, rate count and cost: 10¹⁵ − 1, the largest integer that a
+/// structured HTTP field can carry (RFC 9651, section 3.3.1), which the `RateLimit` fields are.
+pub const MAX_COUNT: u64 = 999_999_999_999_999;
+
+/// Longest window, and longest period of a rate: ten years of 366 days.
+pub const MAX_PERIOD: Duration = Duration::from_hours(3660 * 24);
+
+/// Why an algorithm's numbers are refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AlgorithmError {
+    /// A count is zero.
+    #[error("{field} is 0, which would refuse every call; give at least 1")]
+    ZeroCount {
+        /// The field of the document.
+        field: &'static str,
+    },
+    /// A count is too large.
+    #[error("{field} is {value}, more than {MAX_COUNT}; give a smaller number")]
+    CountTooLarge {
+        /// The field of the document.
+        field: &'static str,
+        /// What it says.
+        value: u64,
+    },
+    /// A duration is zero.
+    #[error("{field} is zero; give at least 1us")]
+    ZeroPeriod {
+        /// The field of the document.
+        field: &'static str,
+    },
+    /// A duration is too long.
+    #[error("{field} is longer than 3660d; give a shorter one")]
+    PeriodTooLong {
+        /// The field of the document.
+        field: &'static str,
+    },
+    /// A rate gives more than one unit each nanosecond, finer than the clock.
+    #[error("{field} is more than 1000000000/s, which no clock can tell from no limit; give a lower rate")]
+    RateTooFast {
+        /// The field of the document.
+        field: &'static str,
+    },
+}
+
+/// Whether the compiled form of `algorithm` counts exactly what it says.
+///
+/// Every capacity up to [`MAX_COUNT`] with every rate up to 10⁹ a second and period up to
+/// [`MAX_PERIOD`] does. The compiled forms are total all the same: numbers outside are brought to the
+/// nearest one inside, towards admitting less.
+pub fn check(algorithm: &Algorithm) -> Result<(), AlgorithmError> {
+    match algorithm {
+        Algorithm::TokenBucket { capacity, refill } => {
+            count("capacity", *capacity)?;
+            rate("refill", *refill)
+        }
+        Algorithm::FixedWindow { limit, window }
+        | Algorithm::SlidingLog { limit, window }
+        | Algorithm::SlidingWindow { limit, window } => {
+            count("limit", *limit)?;
+            period("window", *window)
+        }
+        Algorithm::LeakyBucket { rate: leak, queue } => {
+            rate("rate", *leak)?;
+            // The call whose turn it is has a place beside the queue.
+            if *queue >= MAX_COUNT {
+                return Err(AlgorithmError::CountTooLarge { field: "queue", value: *queue });
+            }
+            Ok(())
+        }
+        Algorithm::Concurrency { max } => count("max", *max),
+    }
+}
+
+fn count(field: &'static str, value: u64) -> Result<(), AlgorithmError> {
+    match value {
+        0 => Err(AlgorithmError::ZeroCount { field }),
+        1..=MAX_COUNT => Ok(()),
+        _ => Err(AlgorithmError::CountTooLarge { field, value }),
+    }
+}
+
+fn period(field: &'static str, value: Duration) -> Result<(), AlgorithmError> {
+    if value.is_zero() {
+        Err(AlgorithmError::ZeroPeriod { field })
+    } else if value > MAX_PERIOD {
+        Err(AlgorithmError::PeriodTooLong { field })
+    } else {
+        Ok(())
+    }
+}
+
+fn rate(field: &'static str, value: Rate) -> Result<(), AlgorithmError> {
+    count(field, value.count)?;
+    period(field, value.per)?;
+    if u128::from(value.count) > value.per.as_nanos() {
+        return Err(AlgorithmError::RateTooFast { field });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_out_of_range_are_refused_by_name() {
+        let rate = |count, per| Rate { count, per };
+        let second = Duration::from_secs(1);
+        for (algorithm, expected) in [
+            (Algorithm::TokenBucket { capacity: 1, refill: rate(1_000_000_000, second) }, Ok(())),
+            (Algorithm::TokenBucket { capacity: MAX_COUNT, refill: rate(1, MAX_PERIOD) }, Ok(())),
+            (
+                Algorithm::TokenBucket { capacity: 0, refill: rate(1, second) },
+                Err(AlgorithmError::ZeroCount { field: "capacity" }),
+            ),
+            (
+                Algorithm::TokenBucket { capacity: 1, refill: rate(0, second) },
+                Err(AlgorithmError::ZeroCount { field: "refill" }),
+            ),
+            (
+                Algorithm::TokenBucket { capacity: 1, refill: rate(1_000_000_001, second) },
+                Err(AlgorithmError::RateTooFast { field: "refill" }),
+            ),
+            (
+                Algorithm::FixedWindow { limit: u64::MAX, window: second },
+                Err(AlgorithmError::CountTooLarge { field: "limit", value: u64::MAX }),
+            ),
+            (
+                Algorithm::SlidingLog { limit: 1, window: Duration::ZERO },
+                Err(AlgorithmError::ZeroPeriod { field: "window" }),
+            ),
+            (
+                Algorithm::SlidingWindow { limit: 1, window: Duration::MAX },
+                Err(AlgorithmError::PeriodTooLong { field: "window" }),
+            ),
+            (Algorithm::LeakyBucket { rate: rate(1, 5 * second), queue: 0 }, Ok(())),
+            (
+                Algorithm::LeakyBucket { rate: rate(1, second), queue: MAX_COUNT },
+                Err(AlgorithmError::CountTooLarge { field: "queue", value: MAX_COUNT }),
+            ),
+            (Algorithm::Concurrency { max: 0 }, Err(AlgorithmError::ZeroCount { field: "max" })),
+        ] {
+            assert_eq!(check(&algorithm), expected, "{algorithm:?}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Limits counted in this process.
+//!
+//! Every rule has a table of counters, split into shards with a lock each. A decision holds the lock
+//! of each shard that it touches from the first test to the last charge, so it is one atomic step, and
+//! a call that any enforced limit denies is charged nowhere.
+//!
+//! # Memory
+//!
+//! A key is not stored; its counter is found by 64 bits of SipHash and 32 bits of a second hash, both
+//! seeded at random for each table. (That two of 10⁶ keys share a counter has a chance below 10⁻¹⁶; they
+//! would then be limited together, never admitted more.) An entry of a token bucket takes 24 bytes, and
+//! in the table, with the free places that hashing needs, 29 to 58 bytes; 115 at worst, after long
+//! churn. A fixed window takes 1⅓ times that, a sliding window or a leaky bucket up to 1⅔ times, and a
+//! sliding log 2⅓ times and 16 to 32 bytes for each instant in its window (64 at least).
+//!
+//! A flood of new keys cannot make it grow without bound, and cannot make it forget a throttled key: an
+//! entry leaves only when it equals a fresh one, and each new key looks for such entries first. At
+//! [`LocalLimitsConfig::max_keys`] further keys share one counter for each set of numbers (the rule's
+//! own, or an override's), which [`LimitVersion::overflowed`] counts. While that counter is in use, a
+//! key that gets a place of its own starts with what the shared counter had used, so that leaving it
+//! gains nothing.
+
+mod permits;
+mod table;
+mod version;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::mem::{Discriminant, discriminant};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tidegate_core::Timestamp;
+use tidegate_core::limit::Decision;
+use tidegate_core::rule::model::{Algorithm, Limit, LimitOverride, Mode, Sharing};
+
+pub use permits::Permits;
+pub use version::LimitVersion;
+use version::{AnyBound, Rule};
+
+/// Shards for each processor: enough that two decisions on different keys seldom meet.
+const SHARDS_PER_CPU: usize = 8;
+/// Most shards of one table.
+const MAX_SHARDS: usize = 256;
+
+/// How much memory limits may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalLimitsConfig {
+    /// Keys with a counter of their own, for each rule, from 1; rounded up to a multiple of the shards.
+    /// Default 1,000,000.
+    pub max_keys: usize,
+    /// Instants that the sliding logs of one rule may remember together, beside one for each key.
+    /// Beyond it neighbouring instants are merged, which admits less and never more. Default 1,000,000.
+    pub max_log_runs: usize,
+    /// Locks of one table, rounded up to a power of two, 1 to 256. Default 8 for each processor. A rule
+    /// without a key has one.
+    pub shards: usize,
+}
+
+impl Default for LocalLimitsConfig {
+    fn default() -> Self {
+        let cpus = available_parallelism().map_or(1, usize::from);
+        Self { max_keys: 1_000_000, max_log_runs: 1_000_000, shards: cpus.saturating_mul(SHARDS_PER_CPU) }
+    }
+}
+
+/// The counters of one process. There is one, and every version of the rules is applied to it.
+pub struct LocalLimits {
+    config: LocalLimitsConfig,
+    /// By rule id, as the version applied last has them.
+    current: Mutex<HashMap<String, Current>>,
+    next_table: AtomicU64,
+}
+
+/// A rule's counters and what they were made for.
+struct Current {
+    identity: Identity,
+    numbers: Numbers,
+    bound: AnyBound,
+}
+
+/// What must stay the same for counters to be carried over. (A changed window starts fresh too: the
+/// algorithms see to that for each set of numbers.)
+#[derive(PartialEq)]
+struct Identity {
+    kind: Discriminant<Algorithm>,
+    key: Vec<String>,
+    sharing: Sharing,
+}
+
+/// What may change while counters are carried over.
+#[derive(PartialEq)]
+struct Numbers {
+    algorithm: Algorithm,
+    overrides: Vec<LimitOverride>,
+}
+
+impl LocalLimits {
+    /// No counters yet.
+    pub fn new(config: LocalLimitsConfig) -> Arc<Self> {
+        let shards = config.shards.clamp(1, MAX_SHARDS).next_power_of_two();
+        let config = LocalLimitsConfig { max_keys: config.max_keys.max(1), shards, ..config };
+        Arc::new(Self { config, current: Mutex::default(), next_table: AtomicU64::new(0) })
+    }
+
+    /// Makes a version of the limits ready to decide, and carries counters over by rule id.
+    ///
+    /// An untouched rule keeps everything. Changed numbers keep what was used, each counter when it is
+    /// next asked; a request that still holds an older version is then decided by the newer numbers.
+    /// Another kind of algorithm, key or sharing starts fresh, and so does another window. A rule that
+    /// is gone is forgotten when the last version that has it is dropped.
+    pub fn apply(self: &Arc<Self>, limits: &[Limit]) -> LimitVersion {
+        let mut current = self.current.lock();
+        let mut next = HashMap::with_capacity(limits.len());
+        let mut rules = Vec::with_capacity(limits.len());
+        for limit in limits {
+            let identity = Identity {
+                kind: discriminant(&limit.algorithm),
+                key: limit.key.clone(),
+                sharing: limit.sharing,
+            };
+            let numbers = Numbers { algorithm: limit.algorithm.clone(), overrides: limit.overrides.clone() };
+            // Taken out, so that an id that stands twice cannot tie two rules to one table.
+            let bound = match current.remove(&limit.id).filter(|known| known.identity == identity) {
+                Some(known) if known.numbers == numbers => known.bound,
+                Some(known) => known.bound.changed(limit).unwrap_or_else(|| self.fresh(limit)),
+                None => self.fresh(limit),
+            };
+            rules.push(Rule { mode: limit.mode, bound: bound.clone() });
+            next.insert(limit.id.clone(), Current { identity, numbers, bound });
+        }
+        *current = next;
+        LimitVersion::new(rules)
+    }
+
+    /// Drops every entry that equals a fresh one and gives memory back. Returns how many it dropped.
+    ///
+    /// New keys do this on their own, a little at a time; to call it now and then keeps the memory of a
+    /// flood that has passed from staying. It holds one shard's lock at a time.
+    pub fn sweep(&self, now: Timestamp) -> usize {
+        let bounds: Vec<AnyBound> = self.current.lock().values().map(|rule| rule.bound.clone()).collect();
+        bounds.iter().map(|bound| bound.sweep(now)).sum()
+    }
+
+    fn fresh(&self, limit: &Limit) -> AnyBound {
+        AnyBound::fresh(limit, &self.config, self.next_table.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// One question to one counter.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// Index of the rule in the slice that the version was made of.
+    pub rule: usize,
+    /// Which numbers: 0 the rule's own, i + 1 those of override i. Out of range means the rule's own.
+    pub variant: usize,
+    /// The key, as [`tidegate_core::limit::key::encode`] makes it; ignored by a rule without a key.
+    pub key: &'a [u8],
+    /// From 1. A cost of 0 asks whether the counter is not overdrawn, and takes nothing.
+    pub cost: u64,
+}
+
+/// What one limit said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// Index of the rule.
+    pub rule: usize,
+    /// Whether it counts: only an enforced limit refuses.
+    pub mode: Mode,
+    /// Its decision. When another limit denied the call, what is left is as if it had not been made.
+    pub decision: Decision,
+    /// Whether the key shared a counter with others, because the table was full.
+    pub overflow: bool,
+}
+
+/// The answer to all questions of one call.
+#[must_use = "dropping the outcome gives its concurrency permits back"]
+#[derive(Debug)]
+pub struct Outcome {
+    /// In the order of the asks.
+    pub verdicts: SmallVec<[Verdict; 4]>,
+    /// Whether every enforced limit admits the call. If not, nothing was charged anywhere.
+    pub admitted: bool,
+    /// How long the admitted call must wait for its turn: the longest of its leaky buckets.
+    pub wait: Duration,
+    /// Concurrency permits, given back when dropped.
+    pub permits: Permits,
+}

@@ -1,0 +1,3 @@
+//! State that lives in this process.
+
+pub mod limits;
