@@ -1,5 +1,9 @@
 //! The rule set: its model, how it is read, checked, compared and compiled.
 
 pub mod model;
+pub mod path;
+mod percent;
+pub mod route;
+pub mod take;
 
 pub use model::RuleSet;
