@@ -251,24 +251,22 @@ fn compile(
     if depth > MAX_DEPTH {
         return Err(ConditionError::TooDeep);
     }
-    let list =
-        |conditions: &[Condition],
-         resolve: &mut dyn FnMut(&str, usize) -> Result<Arc<Compiled>, ConditionError>| {
-            let mut size = Size { depth: 0, tests: 0 };
-            let mut nodes = Vec::with_capacity(conditions.len().min(MAX_TESTS));
-            for condition in conditions {
-                let compiled = compile(condition, depth + 1, resolve)?;
-                size.depth = size.depth.max(compiled.size.depth);
-                size.tests += compiled.size.tests;
-                nodes.push(compiled.node);
-                // An empty list costs a step too, so nodes count as well as tests.
-                if size.tests.max(nodes.len()) > MAX_TESTS {
-                    return Err(ConditionError::TooManyTests);
-                }
+    let list = |conditions: &[Condition], resolve: &mut Resolve<'_>| {
+        let mut size = Size { depth: 0, tests: 0 };
+        let mut nodes = Vec::with_capacity(conditions.len().min(MAX_TESTS));
+        for condition in conditions {
+            let compiled = compile(condition, depth + 1, resolve)?;
+            size.depth = size.depth.max(compiled.size.depth);
+            size.tests += compiled.size.tests;
+            nodes.push(compiled.node);
+            // An empty list costs a step too, so nodes count as well as tests.
+            if size.tests.max(nodes.len()) > MAX_TESTS {
+                return Err(ConditionError::TooManyTests);
             }
-            // An empty list costs a step too.
-            Ok((nodes.into_boxed_slice(), Size { depth: size.depth + 1, tests: size.tests.max(1) }))
-        };
+        }
+        // An empty list costs a step too.
+        Ok((nodes.into_boxed_slice(), Size { depth: size.depth + 1, tests: size.tests.max(1) }))
+    };
     let (node, size) = match condition {
         Condition::Attribute { name, test } => {
             let matcher = Matcher::compile(test)?;

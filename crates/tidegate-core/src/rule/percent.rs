@@ -86,7 +86,14 @@ mod tests {
 
     #[test]
     fn escapes() {
-        for (text, expected) in [("%41", Some(0x41)), ("%fFx", Some(0xff)), ("%4", None), ("41", None), ("%g1", None), ("%+1", None)] {
+        for (text, expected) in [
+            ("%41", Some(0x41)),
+            ("%fFx", Some(0xff)),
+            ("%4", None),
+            ("41", None),
+            ("%g1", None),
+            ("%+1", None),
+        ] {
             assert_eq!(escape(text.as_bytes()), expected, "{text}");
         }
         let mut out = String::new();

@@ -57,7 +57,7 @@ fn flags(flags: Vec<model::Flag>) -> Flags {
 }
 
 fn faults(flags: Vec<model::Flag>, segments: Vec<Segment>) -> Vec<FlagsFault> {
-    Flags::compile(&RuleSet { flags, segments, ..RuleSet::default() }).unwrap_err()
+    Flags::compile(&RuleSet { segments, flags, ..RuleSet::default() }).unwrap_err()
 }
 
 fn variants<'a>(flags: &'a Flags, key: &str, subjects: u32) -> Vec<&'a str> {
