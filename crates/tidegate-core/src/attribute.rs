@@ -17,6 +17,17 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
+    /// A JSON value as an attribute; `None` for null.
+    pub fn of_json(json: &'a serde_json::Value) -> Option<Self> {
+        match json {
+            serde_json::Value::Null => None,
+            serde_json::Value::Bool(value) => Some(Self::Bool(*value)),
+            serde_json::Value::Number(number) => Some(Self::Number(number.as_str())),
+            serde_json::Value::String(text) => Some(Self::Text(text)),
+            serde_json::Value::Array(_) | serde_json::Value::Object(_) => Some(Self::Compound),
+        }
+    }
+
     /// The text that stands for this scalar in keys and comparisons; `None` for a compound value.
     pub fn text(self) -> Option<&'a str> {
         match self {
@@ -44,12 +55,6 @@ impl Attributes for [(&str, Value<'_>)] {
 /// A JSON object, as the command line and the evaluation doors take it.
 impl Attributes for serde_json::Map<String, serde_json::Value> {
     fn get(&self, name: &str) -> Option<Value<'_>> {
-        match self.get(name)? {
-            serde_json::Value::Null => None,
-            serde_json::Value::Bool(value) => Some(Value::Bool(*value)),
-            serde_json::Value::Number(number) => Some(Value::Number(number.as_str())),
-            serde_json::Value::String(text) => Some(Value::Text(text)),
-            serde_json::Value::Array(_) | serde_json::Value::Object(_) => Some(Value::Compound),
-        }
+        Value::of_json(self.get(name)?)
     }
 }

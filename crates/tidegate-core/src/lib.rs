@@ -5,6 +5,7 @@
 
 pub mod attribute;
 pub mod limit;
+pub mod rollout;
 pub mod rule;
 pub mod time;
 
