@@ -171,7 +171,8 @@ pub fn admit(mut state: State, policy: &Policy, now: Timestamp, random: u64) -> 
 }
 
 /// Takes the result of a probe. One of another generation, or of a probe that is no longer out, moves
-/// nothing; nor does that of a call through a closed breaker, which its window counts.
+/// nothing; nor does that of a call through a closed breaker, which its window counts. The first part of
+/// the answer says whether it was taken.
 pub fn settle(
     mut state: State,
     policy: &Policy,
@@ -179,11 +180,11 @@ pub fn settle(
     class: Class,
     now: Timestamp,
     random: u64,
-) -> (Changes, State) {
+) -> (bool, Changes, State) {
     let mut changes = Changes::new();
     state.advance(policy, now, random, &mut changes);
     if !state.take(permit) {
-        return (changes, state);
+        return (false, changes, state);
     }
     if class.failed() || class.slow() {
         let cause = if class.failed() { Cause::ProbeFailed } else { Cause::ProbeSlow };
@@ -194,7 +195,7 @@ pub fn settle(
         }
         state.advance(policy, now, random, &mut changes);
     }
-    (changes, state)
+    (true, changes, state)
 }
 
 /// Takes a permit back without a verdict: the call was cancelled, or never made.
@@ -202,6 +203,21 @@ pub fn settle(
 pub fn release(mut state: State, permit: Permit) -> State {
     state.take(permit);
     state
+}
+
+/// A call ended without a verdict at a known time: as [`release`], unless its probe was silent past
+/// its time by then, which is a failure.
+pub fn cancel(
+    mut state: State,
+    policy: &Policy,
+    permit: Permit,
+    now: Timestamp,
+    random: u64,
+) -> (Changes, State) {
+    let mut changes = Changes::new();
+    state.advance(policy, now, random, &mut changes);
+    state.take(permit);
+    (changes, state)
 }
 
 /// The closed window of `generation` reached the entry `index` of `trip`: opens, unless the breaker
@@ -225,6 +241,17 @@ impl State {
     /// A closed breaker that never tripped.
     pub fn new(now: Timestamp) -> Self {
         Self { generation: 0, phase: Phase::Closed { since: now }, trips: 0, last_open: Duration::ZERO }
+    }
+
+    /// The same state for another breaker that takes over from this one: closed, open until the same
+    /// time, or half-open with all permits free, because those that are out belong to this one.
+    #[must_use]
+    pub fn fork(&self) -> Self {
+        let phase = match self.phase {
+            Phase::HalfOpen { .. } => Phase::HalfOpen { succeeded: 0, next: 0, out: SmallVec::new() },
+            ref phase => phase.clone(),
+        };
+        Self { phase, ..self.clone() }
     }
 
     /// Grows by one with each transition.

@@ -61,7 +61,7 @@ impl Bench {
 
     fn settle(&mut self, permit: Permit, result: CallResult, elapsed: Duration, now: Timestamp) {
         let class = self.policy.class(result, elapsed);
-        let (changes, state) = settle(self.state.clone(), &self.policy, permit, class, now, self.random);
+        let (_, changes, state) = settle(self.state.clone(), &self.policy, permit, class, now, self.random);
         self.changes.extend(changes);
         self.state = state;
     }
@@ -243,6 +243,32 @@ fn b5_a_result_at_the_deadline_is_late() {
     bench.succeed(permit, secs(15));
     assert_eq!(bench.state.kind(), Kind::Open);
     assert_eq!(bench.changes.last().unwrap().cause, Cause::ProbeSilent);
+}
+
+#[test]
+fn b5_a_cancelled_probe_has_no_verdict_unless_it_was_silent_past_its_time() {
+    for (at, kind) in [(14, Kind::HalfOpen), (15, Kind::Open)] {
+        let mut bench = Bench::open(probes(1));
+        let permit = bench.permit(secs(5));
+        let (changes, state) = cancel(bench.state, &bench.policy, permit, secs(at), 0);
+        assert_eq!(state.kind(), kind, "{at}");
+        assert_eq!(changes.len(), usize::from(kind == Kind::Open));
+        if kind == Kind::HalfOpen {
+            assert_eq!(state.probes(), Some((0, 0)));
+        }
+    }
+}
+
+#[test]
+fn b4_a_fork_keeps_the_state_but_not_the_permits_of_others() {
+    let mut bench = Bench::open(probes(2));
+    assert_eq!(bench.state.fork(), bench.state);
+    let permit = bench.permit(secs(5));
+    bench.succeed(permit, secs(5));
+    let _ = bench.permit(secs(5));
+    assert_eq!(bench.state.probes(), Some((1, 1)));
+    let fork = bench.state.fork();
+    assert_eq!((fork.kind(), fork.probes(), fork.trips()), (Kind::HalfOpen, Some((0, 0)), 1));
 }
 
 #[test]
