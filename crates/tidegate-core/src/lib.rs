@@ -6,6 +6,7 @@
 pub mod attribute;
 pub mod limit;
 pub mod rollout;
+pub mod breaker;
 pub mod rule;
 pub mod time;
 

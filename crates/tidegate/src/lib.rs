@@ -2,10 +2,12 @@
 //! a service, from one versioned rule set.
 
 pub mod body;
+pub mod breakers;
 pub mod call;
 pub mod context;
 pub mod env;
 pub mod metrics;
 pub mod respond;
+mod shard;
 
 pub use body::Body;

@@ -1,0 +1,65 @@
+//! Counters that threads keep apart, so that a busy resource does not pass one cache line back and
+//! forth between processors. Writing touches the thread's own shard, reading adds them up.
+
+use std::cell::Cell;
+use std::ops::Deref;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// The most shards: past so many threads at once, two may meet in one, which costs time only.
+const MAX_SHARDS: usize = 8;
+
+/// One value for each shard, each on cache lines of its own.
+#[derive(Debug)]
+pub(crate) struct Sharded<T>(Box<[Padded<T>]>);
+
+/// 128 bytes, because processors fetch lines of 64 bytes in pairs.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Padded<T>(pub(crate) T);
+
+impl<T> Deref for Padded<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Sharded<T> {
+    /// As many as the machine has processors, from 1 to [`MAX_SHARDS`].
+    pub(crate) fn new(mut make: impl FnMut() -> T) -> Self {
+        static COUNT: OnceLock<usize> = OnceLock::new();
+        let count = *COUNT
+            .get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from).clamp(1, MAX_SHARDS));
+        Self((0..count).map(|_| Padded(make())).collect())
+    }
+
+    /// The calling thread's shard.
+    #[inline]
+    pub(crate) fn mine(&self) -> &T {
+        let index = number() % self.0.len();
+        &self.0[index]
+    }
+
+    /// All of them.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|padded| &padded.0)
+    }
+}
+
+/// The calling thread's number, given out in turn at its first use.
+#[inline]
+fn number() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) });
+    NUMBER.with(|number| {
+        if number.get() == usize::MAX {
+            number.set(NEXT.fetch_add(1, Ordering::Relaxed) % MAX_NUMBER);
+        }
+        number.get()
+    })
+}
+
+/// Keeps a thread's number apart from the mark for "none yet".
+const MAX_NUMBER: usize = 1 << 16;
