@@ -7,6 +7,7 @@ pub mod attribute;
 pub mod limit;
 pub mod rollout;
 pub mod breaker;
+pub mod idempotency;
 pub mod rule;
 pub mod time;
 
