@@ -3,4 +3,6 @@
 //! A backend decides nothing on its own: it brings the state to a pure function of `tidegate-core`
 //! and makes the answer durable in one atomic step.
 
+pub mod memory;
+pub mod rules;
 pub mod sql;

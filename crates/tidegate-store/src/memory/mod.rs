@@ -1,0 +1,3 @@
+//! Memory: gone with the process.
+
+pub mod rules;
