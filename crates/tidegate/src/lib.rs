@@ -7,5 +7,6 @@ pub mod context;
 pub mod env;
 pub mod metrics;
 pub mod respond;
+pub mod rules;
 
 pub use body::Body;
