@@ -12,8 +12,8 @@ pub trait Compile: Send + Sync + 'static {
 
     /// Loads a stored version out of its canonical form.
     ///
-    /// The candidate's digest is that of the text it is given, so that a text which was changed in the
-    /// store is found out. Texts that an older program published stay loadable.
+    /// Texts that an older program published stay loadable, also once their canonical form would be
+    /// written otherwise.
     #[expect(clippy::wrong_self_convention, reason = "rules come from the text; self says how")]
     fn from_canonical(&self, canonical: &str) -> Result<Candidate<Self::Rules>, Refusal>;
 }
@@ -25,7 +25,7 @@ pub struct Candidate<R> {
     pub rules: R,
     /// Their canonical form: equal for documents that mean the same.
     pub canonical: String,
-    /// SHA-256 of the canonical form.
+    /// SHA-256 of the bytes of `canonical`; anything else is never published.
     pub digest: Sha256,
     /// What is allowed and probably not meant, one line each.
     pub warnings: Vec<String>,

@@ -163,5 +163,10 @@ pub(super) fn hash(kind: &[u8], parts: &[(&str, &str)]) -> Sha256 {
     hasher.finalize().into()
 }
 
+/// SHA-256 of some bytes.
+pub(super) fn sha256(bytes: &[u8]) -> Sha256 {
+    Hasher::digest(bytes).into()
+}
+
 #[cfg(test)]
 mod tests;

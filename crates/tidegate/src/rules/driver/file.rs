@@ -117,6 +117,12 @@ impl<C: Compile> Driver<C> {
         let compile = Arc::clone(&self.compile);
         let texts = sources.clone();
         let candidate = blocking_load(move || compile.load(&texts)).await.map_err(Trouble::Refused)?;
+        // What is stored under another digest could not be taken back after a restart.
+        if candidate.digest != source::sha256(candidate.canonical.as_bytes()) {
+            let rendered =
+                format!("{}: the digest is not that of the rules, which is a fault of Tidegate", self.key);
+            return Err(Trouble::Refused(Refusal { rendered, faults: 1 }));
+        }
         let digest = candidate.digest;
         for _ in 0..PUBLISH_TRIES {
             let remembered = self.store.file_state(&self.node, &self.key).await?;

@@ -61,16 +61,21 @@ impl<C: Compile> Driver<C> {
     /// unusable.
     async fn take(&mut self, version: StoredVersion) -> bool {
         let number = version.number;
-        let canonical = version.canonical.clone();
-        let compile = Arc::clone(&self.compile);
-        let (damaged, refusal) = match blocking_load(move || compile.from_canonical(&canonical)).await {
-            Ok(candidate) if candidate.digest == version.digest => {
+        let damaged = source::sha256(version.canonical.as_bytes()) != version.digest;
+        let loaded = if damaged {
+            Err(damage(number))
+        } else {
+            let canonical = version.canonical.clone();
+            let compile = Arc::clone(&self.compile);
+            blocking_load(move || compile.from_canonical(&canonical)).await
+        };
+        let refusal = match loaded {
+            Ok(candidate) => {
                 self.count(LoadSource::Store, LoadResult::Applied);
                 self.apply(&version, candidate);
                 return true;
             }
-            Ok(_) => (true, damage(number)),
-            Err(refusal) => (false, refusal),
+            Err(refusal) => refusal,
         };
         tracing::error!(
             version = number,

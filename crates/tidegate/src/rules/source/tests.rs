@@ -68,7 +68,7 @@ fn what_cannot_be_read_says_why() {
     assert!(unreadable(Path::new("/dev/null")).contains("is not a file"));
 
     fs::write(at("closed.yaml"), "a").unwrap();
-    fs::set_permissions(at("closed.yaml"), fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(at("closed.yaml"), fs::Permissions::from_mode(0o0)).unwrap();
     // Who may read everything reads this as well.
     match (File::open(at("closed.yaml")), read(&at("closed.yaml"))) {
         (Ok(_), Seen::Texts(_)) => {}
