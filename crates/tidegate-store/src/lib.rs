@@ -4,4 +4,5 @@
 //! and makes the answer durable in one atomic step.
 
 pub mod memory;
+pub mod rules;
 pub mod sql;

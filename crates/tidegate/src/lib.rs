@@ -9,5 +9,6 @@ pub mod env;
 pub mod metrics;
 pub mod respond;
 mod shard;
+pub mod rules;
 
 pub use body::Body;

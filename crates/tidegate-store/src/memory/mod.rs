@@ -1,3 +1,6 @@
 //! State that lives in this process.
 
 pub mod limits;
+//! Memory: gone with the process.
+
+pub mod rules;

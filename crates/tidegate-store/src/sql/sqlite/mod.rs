@@ -1,6 +1,7 @@
 //! SQLite: the embedded default. WAL, `synchronous=FULL`, one writer at a time.
 
 mod migrate;
+mod rules;
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,6 +10,7 @@ use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
 pub use migrate::{MigrateError, migrate};
+pub use rules::SqliteRules;
 
 /// How long a statement waits for another process's write before it gives up.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);

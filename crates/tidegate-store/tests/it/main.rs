@@ -1,0 +1,4 @@
+//! The stores' tests: one suite of assertions, run on each backend.
+#![cfg(test)]
+
+mod rules;

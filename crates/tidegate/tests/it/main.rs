@@ -1,0 +1,4 @@
+//! Tests of the library's parts together.
+#![cfg(test)]
+
+mod rules;
