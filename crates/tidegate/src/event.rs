@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use http::HeaderValue;
-use tidegate_core::limit::Decision;
 use tidegate_core::rollout::{EvaluateError, Evaluation, Reason};
+use tidegate_core::rule::model::Mode;
+use tidegate_store::memory::limits::Verdict;
 use tidegate_store::traits::StoreError;
 
 use crate::breakers::{Recorded, Transition};
@@ -17,8 +18,7 @@ use crate::runtime::{FlagRuntime, LimitRuntime};
 /// A limit decided.
 pub(crate) struct LimitDecided<'a> {
     pub(crate) counters: &'a LimitRuntime,
-    pub(crate) shadow: bool,
-    pub(crate) verdict: &'a Decision,
+    pub(crate) verdict: &'a Verdict,
     /// Whether all limits of the request admitted it.
     pub(crate) admitted: bool,
 }
@@ -26,7 +26,11 @@ pub(crate) struct LimitDecided<'a> {
 impl LimitDecided<'_> {
     #[inline]
     pub(crate) fn emit(self) {
-        match (self.verdict.admitted(), self.shadow) {
+        let decision = &self.verdict.decision;
+        if self.verdict.overflow {
+            self.counters.overflowed.inc();
+        }
+        match (decision.admitted(), self.verdict.mode == Mode::Shadow) {
             // Admitted by this one, refused by another: nothing was charged and nothing is counted.
             (true, _) if !self.admitted => {}
             (true, _) => {
@@ -38,7 +42,7 @@ impl LimitDecided<'_> {
             }
             (false, false) => {
                 self.counters.denied.inc();
-                tracing::info!(rule = self.counters.rule, retry_after = ?self.verdict.retry_after(), "limit denies");
+                tracing::info!(rule = self.counters.rule, retry_after = ?decision.retry_after(), "limit denies");
             }
         }
     }

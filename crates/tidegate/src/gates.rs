@@ -59,7 +59,7 @@ pub struct InForce {
     /// Its number and digest.
     pub version: Version,
     /// Resolved rules.
-    pub plan: Plan,
+    pub plan: Arc<Plan>,
     pub(crate) header: HeaderValue,
     pub(crate) limits: LimitVersion,
     pub(crate) breakers: BreakerVersion,
@@ -129,7 +129,7 @@ impl Gates {
 
     /// Puts a rule version in force in one swap. Requests under way keep the version that they began
     /// with; counters, breakers and records keep their state as `docs/rules.md` says.
-    pub fn install(&self, version: Version, plan: Plan) {
+    pub fn install(&self, version: Version, plan: Arc<Plan>) {
         let shared = &*self.0;
         let resources = runtime::resources(&plan, &shared.metrics, |id| self.stats(id));
         let header = HeaderValue::from_str(&version.to_string()).unwrap_or(HeaderValue::from_static("?"));

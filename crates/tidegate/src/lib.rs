@@ -3,12 +3,23 @@
 
 pub mod body;
 pub mod breakers;
+pub mod cache;
 pub mod call;
 pub mod context;
 pub mod env;
+mod event;
+mod exchange;
+pub mod gates;
+mod layer;
+pub mod loader;
 pub mod metrics;
+pub mod pipeline;
+pub mod request;
 pub mod respond;
-mod shard;
 pub mod rules;
+mod runtime;
+mod shard;
+pub mod stats;
 
 pub use body::Body;
+pub use gates::{Gates, Settings};

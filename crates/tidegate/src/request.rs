@@ -36,6 +36,11 @@ impl Scalar {
         }
     }
 
+    /// The text for a key; `None` for a compound value.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.value().text()
+    }
+
     fn value(&self) -> Value<'_> {
         match self {
             Self::Text(text) => Value::Text(text),
@@ -53,7 +58,7 @@ pub struct Taken(SmallVec<[Option<Scalar>; 4]>);
 impl Taken {
     /// The text of an attribute for a key; `None` when it is absent, null or compound.
     pub fn text(&self, index: usize) -> Option<&str> {
-        self.0.get(index)?.as_ref()?.value().text()
+        self.0.get(index)?.as_ref()?.text()
     }
 
     /// Looks attributes up by the names that `resource` gives them.
@@ -117,12 +122,12 @@ pub(crate) fn take_one(from: &AttributeSource, origin: &Origin<'_>) -> Option<Sc
             take::query(origin.parts.uri.query()?, name).map(|value: Cow<'_, str>| text(&value))
         }
         AttributeSource::Cookie(name) => {
-            let mut lines = origin.parts.headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
-            lines.find_map(|line| take::cookie(line, name)).map(text)
+            let lines = origin.parts.headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+            take::cookie(lines, name).map(text)
         }
         AttributeSource::Path(name) => (origin.path)(name).map(|value| text(&value)),
         AttributeSource::ClientIp => {
-            Some(Scalar::Text(take::address_text(origin.client, origin.ipv6_prefix).into()))
+            Some(text(&take::client_key(origin.client, origin.ipv6_prefix).to_string()))
         }
         AttributeSource::Body(pointer) => take::pointer(origin.body?, pointer).map(Scalar::of),
         // Only a decision-server client or library code sends descriptors.

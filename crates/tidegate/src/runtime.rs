@@ -47,6 +47,7 @@ pub(crate) struct LimitRuntime {
     pub(crate) allowed: Counter,
     pub(crate) denied: Counter,
     pub(crate) shadow_denied: Counter,
+    pub(crate) overflowed: Counter,
 }
 
 /// A flag's series.
@@ -165,6 +166,7 @@ fn limit_runtime(limit: &Limit, resource: &str, metrics: &Metrics) -> LimitRunti
         allowed: decisions("allowed"),
         denied: decisions("denied"),
         shadow_denied: decisions("shadow_denied"),
+        overflowed: metrics.limit_overflowed.get_or_create(&vec![("rule", metrics.name(&limit.id))]).clone(),
     }
 }
 

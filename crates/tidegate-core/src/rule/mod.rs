@@ -1,5 +1,6 @@
 //! The rule set: its model, how it is read, checked, compared and compiled.
 
+pub mod compile;
 pub mod conflict;
 pub mod host;
 pub mod model;

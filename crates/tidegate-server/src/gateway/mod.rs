@@ -14,6 +14,7 @@ pub mod listener;
 mod pool;
 mod splice;
 pub mod upstream;
+pub mod route;
 pub mod url;
 mod worker;
 

@@ -11,7 +11,7 @@ use tidegate_core::rule::model::FallbackBody;
 use crate::Body;
 use crate::breakers::{Admission, CallResult};
 use crate::call::{CallError, CallErrorKind};
-use crate::event::{BreakerRecorded, BreakerRefused, FallbackGiven};
+use crate::event::{self, BreakerRecorded, BreakerRefused, FallbackGiven};
 use crate::exchange::Exchange;
 use crate::respond::{self, Refusal};
 
@@ -31,7 +31,10 @@ pub(crate) fn admit(exchange: &Exchange, host: &str) -> Result<Option<Admission>
     let env = exchange.gates.env();
     match exchange.rules.breakers.admit(&plan.breakers, host, env.now(), env.random()) {
         Ok(admission) => Ok(Some(admission)),
-        Err(refusal) => Err(Open { rule: refusal.rule, retry_after: refusal.retry_after }),
+        Err(refusal) => {
+            event::transitions(&exchange.gates, &refusal.transitions);
+            Err(Open { rule: refusal.rule, retry_after: refusal.retry_after })
+        }
     }
 }
 

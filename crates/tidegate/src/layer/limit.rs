@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tidegate_core::Timestamp;
-use tidegate_core::limit::KeyBytes;
+use tidegate_core::limit::key;
+use tidegate_core::limit::key::KeyBytes;
 use tidegate_core::rule::compile::{CostPlan, LimitPlan};
 use tidegate_store::memory::limits::{Ask, Outcome, Permits};
 
@@ -72,7 +73,7 @@ fn with_asks<T>(
     let attributes = taken.named(&rules.plan.rules.resources[resource]);
     let mut keys: SmallVec<[KeyBytes; 4]> = SmallVec::new();
     for limit in &plan.limits {
-        keys.push(KeyBytes::new(limit.key.iter().map(|&index| taken.text(index))));
+        keys.push(key::encode(limit.key.iter().map(|&index| taken.text(index))));
     }
     let mut asks: SmallVec<[Ask<'_>; 4]> = SmallVec::new();
     for (limit, key) in plan.limits.iter().zip(&keys) {
@@ -80,7 +81,7 @@ fn with_asks<T>(
         asks.push(Ask {
             rule: limit.rule,
             variant: variant.map_or(0, |at| at + 1),
-            key: key.as_bytes(),
+            key,
             cost: cost(rules, resource, limit, taken)?,
         });
     }
@@ -111,7 +112,8 @@ fn report(rules: &InForce, resource: usize, asks: &[Ask<'_>], outcome: Outcome) 
     let mut denied = Vec::new();
     let mut retry_after = Some(Duration::ZERO);
     for (((limit, runtime), ask), verdict) in plan.limits.iter().zip(runtimes).zip(asks).zip(&outcome.verdicts) {
-        LimitDecided { counters: runtime, shadow: limit.shadow, verdict, admitted: outcome.admitted }.emit();
+        LimitDecided { counters: runtime, verdict, admitted: outcome.admitted }.emit();
+        let decision = &verdict.decision;
         if limit.shadow {
             continue;
         }
@@ -119,12 +121,12 @@ fn report(rules: &InForce, resource: usize, asks: &[Ask<'_>], outcome: Outcome) 
             decided.policies.push_str(", ");
         }
         decided.policies.push_str(&runtime.policies[ask.variant]);
-        let reset = runtime.timed.then(|| verdict.reset_after());
-        respond::push_limit_item(&mut decided.limits, &runtime.rule, verdict.remaining, reset);
-        if !verdict.admitted() {
+        let reset = runtime.timed.then(|| decision.reset_after());
+        respond::push_limit_item(&mut decided.limits, &runtime.rule, decision.remaining, reset);
+        if !decision.admitted() {
             denied.push(runtime.rule.clone());
             // The call passes when the slowest of them lets it.
-            retry_after = retry_after.zip(verdict.retry_after()).map(|(a, b)| a.max(b));
+            retry_after = retry_after.zip(decision.retry_after()).map(|(a, b)| a.max(b));
         }
     }
     if !outcome.admitted {

@@ -10,7 +10,7 @@ use tidegate_core::rule::model::{AttributeSource, FingerprintPart, Idempotency, 
 
 use super::rule;
 use crate::exchange::Exchange;
-use crate::request::describe;
+use crate::request::{Origin, describe, take_one};
 use crate::respond::Refusal;
 
 /// The question, computed once for all tries of one request.
@@ -83,13 +83,26 @@ fn key(rule: &Idempotency, exchange: &Exchange, parts: &Parts, body: &Bytes) -> 
     };
     let found = match from {
         AttributeSource::Header(name) => header_key(&parts.headers, name),
-        other => exchange.gates.take_one(exchange, other, parts, body).map(|text| Key::from_text(&text)).transpose(),
+        other => text_of(exchange, other, parts, body).map(|text| Key::from_text(&text)).transpose(),
     };
     match found {
         Ok(None) if required => Err(Refusal::KeyMissing { rule: rule.id.clone(), from: describe(from) }),
         Ok(key) => Ok(key),
         Err(error) => Err(Refusal::KeyInvalid { rule: rule.id.clone(), why: error.to_string() }),
     }
+}
+
+/// A key that stands elsewhere than in a header.
+fn text_of(exchange: &Exchange, from: &AttributeSource, parts: &Parts, body: &Bytes) -> Option<String> {
+    let json = serde_json::from_slice(body).ok();
+    let origin = Origin {
+        parts,
+        path: &|_| None,
+        client: exchange.context.client,
+        ipv6_prefix: exchange.gates.settings().ipv6_prefix,
+        body: json.as_ref(),
+    };
+    take_one(from, &origin).and_then(|scalar| Some(scalar.text()?.to_owned()))
 }
 
 fn header_key(headers: &HeaderMap, name: &str) -> Result<Option<Key>, KeyError> {
