@@ -392,7 +392,7 @@ fn requests() -> Vec<(&'static str, &'static str, String)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(60))]
 
     #[test]
     fn agrees_with_ranking_every_resource(resources in resources()) {
