@@ -4,6 +4,7 @@
 //! identifiers and random numbers come in as arguments, so every decision can be replayed.
 
 pub mod attribute;
+pub mod document;
 pub mod rule;
 pub mod time;
 
