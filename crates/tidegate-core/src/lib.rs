@@ -8,6 +8,7 @@ pub mod limit;
 pub mod rollout;
 pub mod breaker;
 pub mod idempotency;
+pub mod document;
 pub mod rule;
 pub mod time;
 

@@ -8,5 +8,29 @@ pub mod path;
 mod percent;
 pub mod route;
 pub mod take;
+pub mod literal;
+pub mod load;
+pub mod model;
+mod parse;
+pub mod positions;
+mod validate;
 
+pub use crate::document::{Diagnostic, Severity, Source, Span};
+pub use load::{Deployment, IdempotencyBackend, Loaded, Refused, Shell, load};
 pub use model::RuleSet;
+pub use parse::attribute::RESERVED as RESERVED_ATTRIBUTES;
+pub use parse::values::{MAX_COUNT, MAX_FILL, MAX_SPAN, MIN_PERIOD, MIN_SPAN};
+pub use positions::{Finding, Positions};
+
+/// Bounds of rule documents.
+pub mod bounds {
+    pub use super::parse::breaker::MAX_PROBES;
+    pub use super::parse::flag::{MAX_PRIORITY, MAX_VARIANTS};
+    pub use super::parse::idempotency::{MAX_RESPONSE, REPLAY_HEADERS};
+    pub use super::parse::limit::{MAX_LOG, MAX_OVERRIDES, MAX_QUEUE};
+    pub use super::parse::resource::MAX_ATTRIBUTES;
+    pub use super::parse::values::{MAX_COUNT, MAX_FILL, MAX_PARTS, MAX_SPAN, MIN_PERIOD, MIN_SPAN};
+    pub use super::parse::{API_VERSION, MAX_RULES};
+    pub use super::validate::segment::{MAX_SEGMENT_DEPTH, MAX_TESTS};
+    pub use crate::document::tree::{MAX_BYTES, MAX_DEPTH, MAX_EXPANDED, MAX_NODES};
+}

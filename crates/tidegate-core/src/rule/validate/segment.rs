@@ -1,0 +1,177 @@
+//! Segments: references, cycles, and how much a condition costs once they are followed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use crate::document::diagnostic::quoted;
+use crate::document::{Report, Span};
+use crate::rule::parse::condition::ConditionDraft;
+use crate::rule::parse::{Drafts, SegmentDraft};
+
+use super::unknown;
+
+/// Longest chain of segments that ask segments.
+pub const MAX_SEGMENT_DEPTH: usize = 32;
+/// Most tests that a condition may make, segments followed: what stops a chain of segments that each
+/// ask the next one twice.
+pub const MAX_TESTS: u64 = 10_000;
+
+/// What is known about each segment.
+pub(super) struct Segments<'d> {
+    drafts: BTreeMap<&'d str, &'d SegmentDraft>,
+    costs: BTreeMap<&'d str, Cost>,
+    attributes: BTreeMap<&'d str, Rc<BTreeSet<&'d str>>>,
+    /// Whether a segment may exist that could not be read.
+    incomplete: bool,
+}
+
+/// What asking a segment costs.
+#[derive(Clone, Copy, Default)]
+struct Cost {
+    tests: u64,
+    depth: usize,
+}
+
+impl<'d> Segments<'d> {
+    /// Checks the segments themselves.
+    pub(super) fn of(drafts: &'d Drafts, report: &mut Report) -> Self {
+        let mut found = Self {
+            drafts: BTreeMap::new(),
+            costs: BTreeMap::new(),
+            attributes: BTreeMap::new(),
+            incomplete: drafts.unreadable.segments,
+        };
+        for draft in &drafts.segments {
+            if let Some(id) = &draft.id {
+                found.drafts.entry(&id.value).or_insert(draft);
+            }
+        }
+        for draft in &drafts.segments {
+            found.check_references(&draft.when, report);
+            if let Some(id) = &draft.id {
+                found.visit(&id.value, report);
+            }
+        }
+        found
+    }
+
+    /// Checks a condition that is not a segment's own.
+    pub(super) fn check_use(&self, when: &ConditionDraft, span: Span, report: &mut Report) {
+        self.check_references(when, report);
+        let cost = self.cost(when);
+        if cost.tests > MAX_TESTS {
+            let message =
+                format!("this condition makes up to {} tests, and {MAX_TESTS} are the most", cost.tests);
+            report.fault(span, message, "use `in` with a list, or fewer segments");
+        }
+    }
+
+    /// The attributes that a segment tests, itself or through others.
+    pub(super) fn attributes_of(&mut self, id: &str) -> Rc<BTreeSet<&'d str>> {
+        let empty = Rc::new(BTreeSet::new());
+        let Some((id, draft)) = self.drafts.get_key_value(id).map(|(id, draft)| (*id, *draft)) else {
+            return empty;
+        };
+        if let Some(known) = self.attributes.get(id) {
+            return Rc::clone(known);
+        }
+        let mut all: BTreeSet<&'d str> = BTreeSet::new();
+        let mut seen: BTreeSet<&'d str> = BTreeSet::from([id]);
+        let mut open: Vec<&'d SegmentDraft> = vec![draft];
+        while let Some(draft) = open.pop() {
+            all.extend(draft.when.attributes.iter().map(|name| name.value.as_str()));
+            for next in &draft.when.segments {
+                if let Some((id, draft)) = self.drafts.get_key_value(next.value.as_str())
+                    && seen.insert(id)
+                {
+                    open.push(draft);
+                }
+            }
+        }
+        let all = Rc::new(all);
+        self.attributes.insert(id, Rc::clone(&all));
+        all
+    }
+
+    fn check_references(&self, when: &ConditionDraft, report: &mut Report) {
+        for name in &when.segments {
+            if !self.drafts.contains_key(name.value.as_str()) && !self.incomplete {
+                unknown("segment", &name.value, name.span, self.drafts.keys().copied(), "segments", report);
+            }
+        }
+    }
+
+    /// The cost of a condition whose segments have been visited.
+    fn cost(&self, when: &ConditionDraft) -> Cost {
+        let mut cost = Cost { tests: when.weight, depth: 0 };
+        for name in &when.segments {
+            let inner = self.costs.get(name.value.as_str()).copied().unwrap_or_default();
+            cost.tests = cost.tests.saturating_add(inner.tests).saturating_add(1);
+            cost.depth = cost.depth.max(inner.depth + 1);
+        }
+        cost
+    }
+
+    /// Walks depth first from one segment, without recursion, since a chain may be as long as the
+    /// section. Reports cycles, chains that are too long and conditions that are too large.
+    fn visit(&mut self, id: &'d str, report: &mut Report) {
+        // The segments from the first to the one being visited, each with its next reference.
+        let mut path: Vec<(&'d str, usize)> = Vec::new();
+        let mut on_path: BTreeSet<&'d str> = BTreeSet::new();
+        if !self.costs.contains_key(id) {
+            path.push((id, 0));
+            on_path.insert(id);
+        }
+        while let Some((id, next)) = path.last_mut() {
+            let id = *id;
+            let Some(draft) = self.drafts.get(id).copied() else { break };
+            if let Some(reference) = draft.when.segments.get(*next) {
+                *next += 1;
+                let Some(target) = self.drafts.get_key_value(reference.value.as_str()).map(|(id, _)| *id)
+                else {
+                    continue;
+                };
+                if on_path.contains(target) {
+                    let from = path.iter().position(|(id, _)| *id == target).unwrap_or(0);
+                    let mut cycle: Vec<String> =
+                        path[from..].iter().map(|(id, _)| (*id).to_owned()).collect();
+                    cycle.truncate(super::MOST_NAMES);
+                    cycle.push(if path.len() - from > super::MOST_NAMES {
+                        "…".to_owned()
+                    } else {
+                        target.to_owned()
+                    });
+                    let message =
+                        format!("the segment {} asks itself: {}", quoted(target), cycle.join(" → "));
+                    report.fault(reference.span, message, "remove one of these references");
+                } else if !self.costs.contains_key(target) {
+                    path.push((target, 0));
+                    on_path.insert(target);
+                }
+                continue;
+            }
+            let mut cost = self.cost(&draft.when);
+            let span = draft.id.as_ref().map_or(draft.span, |id| id.span);
+            if cost.depth > MAX_SEGMENT_DEPTH {
+                let message = format!(
+                    "the segment {} asks segments in a chain longer than {MAX_SEGMENT_DEPTH}",
+                    quoted(id)
+                );
+                report.fault(span, message, "write the conditions out, or shorten the chain");
+                cost.depth = 0;
+            }
+            if cost.tests > MAX_TESTS {
+                let message = format!(
+                    "the segment {} makes up to {} tests, and {MAX_TESTS} are the most",
+                    quoted(id),
+                    cost.tests
+                );
+                report.fault(span, message, "use `in` with a list, or fewer segments");
+                cost.tests = 0;
+            }
+            self.costs.insert(id, cost);
+            on_path.remove(id);
+            path.pop();
+        }
+    }
+}
