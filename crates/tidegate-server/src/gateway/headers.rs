@@ -1,0 +1,131 @@
+//! Headers that end at this hop, and those that tell the upstream who asked.
+
+use std::fmt::Write as _;
+use std::net::IpAddr;
+
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+};
+
+const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
+const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+
+/// Removes what is meant for this hop only (RFC 9110, 7.6.1), from a request or a response.
+///
+/// Kept, in a plain form: `TE: trailers`, and `Connection: upgrade` with `Upgrade` when `upgrade`
+/// allows it. `Host` and `Content-Length` stay even when `Connection` names them: without them the
+/// message would be another one. Returns whether an upgrade is left.
+pub fn strip_hop_by_hop(headers: &mut HeaderMap, upgrade: bool) -> bool {
+    // Most messages have none of these: look before touching anything.
+    if !headers.keys().any(ends_here) {
+        return false;
+    }
+    let mut named = Vec::new();
+    let mut wants_upgrade = false;
+    for value in headers.get_all(CONNECTION) {
+        for option in value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
+            if option.eq_ignore_ascii_case(b"upgrade") {
+                wants_upgrade = true;
+            } else if let Ok(name) = HeaderName::from_bytes(option)
+                && name != HOST
+                && name != CONTENT_LENGTH
+            {
+                named.push(name);
+            }
+        }
+    }
+    let trailers = headers
+        .get_all(TE)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|byte| *byte == b','))
+        .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"));
+    let protocol =
+        headers.get(UPGRADE).filter(|protocol| upgrade && wants_upgrade && !is_h2c(protocol)).cloned();
+
+    for name in named {
+        headers.remove(name);
+    }
+    for name in [
+        CONNECTION,
+        KEEP_ALIVE,
+        PROXY_CONNECTION,
+        PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION,
+        TE,
+        TRANSFER_ENCODING,
+        UPGRADE,
+    ] {
+        headers.remove(name);
+    }
+
+    if trailers {
+        headers.insert(TE, HeaderValue::from_static("trailers"));
+    }
+    let options = match (&protocol, trailers) {
+        (Some(_), true) => "upgrade, te",
+        (Some(_), false) => "upgrade",
+        (None, true) => "te",
+        (None, false) => return false,
+    };
+    headers.insert(CONNECTION, HeaderValue::from_static(options));
+    protocol.map(|protocol| headers.insert(UPGRADE, protocol)).is_some()
+}
+
+fn ends_here(name: &HeaderName) -> bool {
+    *name == CONNECTION
+        || *name == TRANSFER_ENCODING
+        || *name == TE
+        || *name == UPGRADE
+        || *name == PROXY_AUTHENTICATE
+        || *name == PROXY_AUTHORIZATION
+        || *name == KEEP_ALIVE
+        || *name == PROXY_CONNECTION
+}
+
+/// An upgrade to HTTP/2 is never passed on: what came after it would run past every gate.
+fn is_h2c(protocol: &HeaderValue) -> bool {
+    protocol
+        .as_bytes()
+        .split(|byte| *byte == b',')
+        .any(|name| name.trim_ascii().to_ascii_lowercase().starts_with(b"h2"))
+}
+
+/// Tells the upstream who asked: `X-Forwarded-For` (the peer is appended), `X-Forwarded-Host`,
+/// `X-Forwarded-Proto`, and `Via` (RFC 9110, 7.6.3).
+///
+/// With no trusted hop in front, host and protocol are what this gateway saw, whatever the client
+/// claims; with one, what that hop said is kept.
+pub fn add_forwarded(headers: &mut HeaderMap, peer: IpAddr, trusted_hops: u8) {
+    let peer = peer.to_canonical();
+    let mut list = String::with_capacity(64);
+    for value in headers.get_all(&FORWARDED_FOR) {
+        if let Ok(value) = value.to_str().map(str::trim)
+            && !value.is_empty()
+        {
+            list.push_str(value);
+            list.push_str(", ");
+        }
+    }
+    // Writing into a String does not fail.
+    let _ = write!(list, "{peer}");
+    if let Ok(value) = HeaderValue::try_from(list) {
+        headers.insert(FORWARDED_FOR, value);
+    }
+    if trusted_hops == 0 || !headers.contains_key(&FORWARDED_PROTO) {
+        headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
+    }
+    if trusted_hops == 0 || !headers.contains_key(&FORWARDED_HOST) {
+        match headers.get(HOST).cloned() {
+            Some(host) => headers.insert(FORWARDED_HOST, host),
+            None => headers.remove(&FORWARDED_HOST),
+        };
+    }
+    headers.append(VIA, HeaderValue::from_static("1.1 tidegate"));
+}
+
+#[cfg(test)]
+mod tests;

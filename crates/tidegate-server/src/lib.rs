@@ -1,0 +1,4 @@
+//! The parts of the `tidegate` binary.
+
+pub mod config;
+pub mod gateway;

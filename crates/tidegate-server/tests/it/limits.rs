@@ -1,0 +1,141 @@
+//! Clients that are too slow, too many or too talkative.
+
+use std::time::Duration;
+
+use tidegate_testkit::{Connection, Gate, Origin, request, wait_until};
+
+use crate::support::Gateway;
+
+const SOON: Duration = Duration::from_secs(10);
+
+#[test]
+fn a_head_that_trickles_is_cut() {
+    let origin = Origin::start();
+    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| {
+        listener.header_timeout = Duration::from_millis(200);
+    });
+    for first in ["GET / HT", "GET / HTTP/1.1\r\nHost: a\r\nX-Long: ", "PRI * HTTP/2.0\r\n"] {
+        let mut connection = Connection::open(gateway.addr).unwrap();
+        connection.send(first).unwrap();
+        assert_eq!(connection.read_response(false).unwrap().status, 408, "{first:?}");
+        assert!(connection.closed_within(SOON));
+    }
+    // Also after a request that was fine, and while bytes keep coming.
+    let mut connection = Connection::open(gateway.addr).unwrap();
+    assert_eq!(connection.request("GET", "/", &[], b"").unwrap().status, 200);
+    connection.send("GET / HTTP/1.1\r\n").unwrap();
+    let mut sent = 0;
+    wait_until("the trickling client to be cut", || {
+        sent += 1;
+        connection.send(format!("X-{sent}: 1\r\n")).is_err() || gateway.connections() == 0
+    });
+    assert_eq!(origin.seen().len(), 1);
+}
+
+#[test]
+fn an_idle_connection_is_closed() {
+    let origin = Origin::start();
+    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| {
+        listener.idle_timeout = Duration::from_millis(200);
+    });
+    let mut silent = Connection::open(gateway.addr).unwrap();
+    assert!(silent.closed_within(SOON));
+    let mut used = Connection::open(gateway.addr).unwrap();
+    assert_eq!(used.request("GET", "/", &[], b"").unwrap().status, 200);
+    assert!(used.closed_within(SOON));
+    // HTTP/2 as well: a preface, empty SETTINGS, and then nothing.
+    let mut http2 = Connection::open(gateway.addr).unwrap();
+    http2.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00").unwrap();
+    assert!(http2.closed_within(SOON));
+    wait_until("all to be gone", || gateway.connections() == 0);
+}
+
+#[test]
+fn a_long_answer_is_not_idleness() {
+    let origin = Origin::start();
+    let gate = Gate::new();
+    let held = gate.clone();
+    origin.on("/held", move |exchange| {
+        held.wait();
+        exchange.respond(200, &[], b"late")
+    });
+    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| {
+        listener.idle_timeout = Duration::from_millis(50);
+        listener.header_timeout = Duration::from_millis(50);
+    });
+    let mut busy = Connection::open(gateway.addr).unwrap();
+    busy.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    origin.wait_calls("/held", 1);
+    // One that connected later has been idle for too long by the time that it is closed.
+    assert!(Connection::open(gateway.addr).unwrap().closed_within(SOON));
+    gate.open();
+    assert_eq!(busy.read_response(false).unwrap().text(), "late");
+}
+
+#[test]
+fn a_header_flood_is_refused() {
+    let origin = Origin::start();
+    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| listener.max_header_size = 16 * 1024);
+    let long = "x".repeat(20_000);
+    let many: Vec<String> = (0..200).map(|i| format!("X-{i}")).collect();
+    let many: Vec<_> = many.iter().map(|name| (name.as_str(), "1")).collect();
+    for headers in [&[("X-Long", long.as_str())][..], &many] {
+        assert_eq!(request(gateway.addr, "GET", "/", headers, b"").status, 431);
+    }
+    assert_eq!(request(gateway.addr, "GET", &format!("/{long}"), &[], b"").status, 431);
+    let endless = "X: ".to_owned() + &"x".repeat(2_000_000);
+    let mut connection = Connection::open(gateway.addr).unwrap();
+    // The connection may be cut before all of it has been taken.
+    let _ = connection.send(format!("GET / HTTP/1.1\r\n{endless}"));
+    assert!(connection.closed_within(SOON));
+    assert_eq!(origin.seen().len(), 0);
+}
+
+#[test]
+fn a_body_that_stops_arriving_is_given_up() {
+    let origin = Origin::start();
+    origin.on("/echo", tidegate_testkit::Exchange::echo);
+    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| {
+        listener.body_timeout = Duration::from_millis(200);
+    });
+    let mut connection = Connection::open(gateway.addr).unwrap();
+    connection.send("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\nhalf").unwrap();
+    assert_eq!(connection.read_response(false).unwrap().status, 400);
+    assert!(connection.closed_within(SOON));
+    wait_until("the upstream connection to be closed", || gateway.upstream.connections() == 0);
+}
+
+#[test]
+fn connections_beyond_the_cap_are_refused() {
+    let origin = Origin::start();
+    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| listener.max_connections = 2);
+    let mut kept: Vec<_> = (0..2).map(|_| Connection::open(gateway.addr).unwrap()).collect();
+    for connection in &mut kept {
+        assert_eq!(connection.request("GET", "/", &[], b"").unwrap().status, 200);
+    }
+    let response = request(gateway.addr, "POST", "/", &[], &[b'x'; 1000]);
+    assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
+    assert_eq!(kept[0].request("GET", "/", &[], b"").unwrap().status, 200);
+    drop(kept);
+    wait_until("a free place", || {
+        tidegate_testkit::try_request(gateway.addr, "GET", "/", &[], b"").is_ok_and(|r| r.status == 200)
+    });
+}
+
+#[test]
+fn a_client_that_does_not_read_is_cut() {
+    let origin = Origin::start();
+    origin.on("/endless", |exchange| {
+        exchange.start_chunked(&[])?;
+        loop {
+            exchange.chunk(&[b'x'; 65_536])?;
+        }
+    });
+    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| {
+        listener.write_timeout = Duration::from_millis(200);
+    });
+    let mut connection = Connection::open(gateway.addr).unwrap();
+    connection.send("GET /endless HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    origin.wait_calls("/endless", 1);
+    wait_until("both sides to be cut", || gateway.connections() == 0 && gateway.upstream.connections() == 0);
+}

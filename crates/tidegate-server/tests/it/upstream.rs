@@ -1,0 +1,279 @@
+//! Upstreams that are down, slow or broken, and what is never done twice.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use tidegate::call::CallErrorKind::{self, Connect, RequestBody, Reset, Timeout};
+use tidegate_testkit::{Connection, Gate, Origin, request, try_request, wait_until};
+
+use crate::support::Gateway;
+
+/// An address on which nobody listens.
+fn closed_port() -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    format!("http://{}", listener.local_addr().unwrap())
+}
+
+#[test]
+fn an_upstream_that_is_down_is_a_502_and_nothing_was_sent() {
+    let gateway = Gateway::with(&[&closed_port()], |_, _, _| {});
+    let response = request(gateway.addr, "POST", "/", &[], b"pay");
+    assert_eq!(response.status, 502);
+    assert!(response.text().starts_with("cannot connect to http://127.0.0.1:"), "{}", response.text());
+    assert_eq!(gateway.failures(), [(Connect, false)]);
+    assert_eq!(gateway.upstream.connections(), 0);
+}
+
+#[test]
+fn an_upstream_that_does_not_answer_is_a_504_and_may_have_acted() {
+    let origin = Origin::start();
+    origin.on("/never", |exchange| {
+        exchange.wait_closed();
+        Ok(())
+    });
+    let gateway = Gateway::with(&[&origin.url()], |_, _, timeout| *timeout = Duration::from_millis(300));
+    assert_eq!(request(gateway.addr, "POST", "/never", &[], b"pay").status, 504);
+    assert_eq!(gateway.failures(), [(Timeout, true)]);
+    wait_until("the connection to be closed", || gateway.upstream.connections() == 0);
+    assert_eq!(origin.calls("/never"), 1);
+}
+
+#[test]
+fn broken_answers_are_a_502_and_are_not_asked_for_again() {
+    let origin = Origin::start();
+    origin
+        .on("/close", |exchange| {
+            exchange.close();
+            Ok(())
+        })
+        .on("/close-in-head", |exchange| {
+            exchange.close();
+            exchange.raw("HTTP/1.1 200 O")
+        })
+        .on("/reset", tidegate_testkit::Exchange::reset)
+        .on("/nonsense", |exchange| exchange.raw("I am no HTTP server\r\n\r\n"))
+        .on("/binary", |exchange| exchange.raw([0, 159, 146, 150]))
+        .on("/bad-length", |exchange| exchange.raw("HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n"))
+        .on("/huge-head", |exchange| {
+            exchange.raw(format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(100_000)))
+        })
+        .on("/many-headers", |exchange| {
+            exchange.raw(format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: 1\r\n".repeat(500)))
+        });
+    let gateway = Gateway::start(&origin);
+    let paths = [
+        "/close",
+        "/close-in-head",
+        "/reset",
+        "/nonsense",
+        "/binary",
+        "/bad-length",
+        "/huge-head",
+        "/many-headers",
+    ];
+    for path in paths {
+        // On a connection that has been used before, where sending again would be tempting.
+        assert_eq!(request(gateway.addr, "GET", "/fine", &[], b"").status, 200);
+        assert_eq!(request(gateway.addr, "POST", path, &[], b"pay").status, 502, "{path}");
+        assert_eq!(origin.calls(path), 1, "{path}");
+    }
+    assert_eq!(gateway.failures(), [(Reset, true); 8]);
+}
+
+#[test]
+fn an_answer_that_breaks_off_has_no_clean_end() {
+    let origin = Origin::start();
+    origin
+        .on("/length", |exchange| {
+            exchange.close();
+            exchange.raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+        })
+        .on("/chunked", |exchange| {
+            exchange.close();
+            exchange.start_chunked(&[])?;
+            exchange.chunk(b"half")
+        })
+        .on("/reset", |exchange| {
+            exchange.start_chunked(&[])?;
+            exchange.chunk(b"half")?;
+            exchange.reset()
+        })
+        .on("/bad-chunk", |exchange| {
+            exchange.start_chunked(&[])?;
+            exchange.raw("zz\r\n")
+        })
+        .on("/stalls", |exchange| {
+            exchange.start_chunked(&[])?;
+            exchange.chunk(b"half")?;
+            exchange.wait_closed();
+            Ok(())
+        });
+    let gateway = Gateway::with(&[&origin.url()], |_, upstream, _| {
+        upstream.body_timeout = Duration::from_millis(300);
+    });
+    for path in ["/length", "/chunked", "/reset", "/bad-chunk", "/stalls"] {
+        let error = try_request(gateway.addr, "GET", path, &[], b"").unwrap_err();
+        let cut = [std::io::ErrorKind::UnexpectedEof, std::io::ErrorKind::ConnectionReset];
+        assert!(cut.contains(&error.kind()), "{path}: {error}");
+        assert_eq!(origin.calls(path), 1, "{path}");
+    }
+    wait_until("no broken connection to be kept", || gateway.upstream.connections() == 0);
+    assert_eq!(gateway.failures(), []);
+}
+
+#[test]
+fn an_answer_that_ends_with_its_connection_is_whole() {
+    let origin = Origin::start();
+    origin.on("/until-close", |exchange| {
+        exchange.close();
+        exchange.raw("HTTP/1.1 200 OK\r\n\r\nall of it")
+    });
+    origin.on("/old", |exchange| {
+        exchange.close();
+        exchange.raw("HTTP/1.0 200 OK\r\n\r\nall of it")
+    });
+    let gateway = Gateway::start(&origin);
+    for path in ["/until-close", "/old"] {
+        let response = request(gateway.addr, "GET", path, &[], b"");
+        assert_eq!((response.status, response.text().as_str()), (200, "all of it"));
+        assert_eq!(response.header("transfer-encoding"), Some("chunked"), "a proxy knows the end");
+    }
+}
+
+#[test]
+fn a_client_that_breaks_off_its_body_is_the_one_to_blame() {
+    let origin = Origin::start();
+    origin.on("/echo", tidegate_testkit::Exchange::echo);
+    let gateway = Gateway::start(&origin);
+    let mut connection = Connection::open(gateway.addr).unwrap();
+    connection
+        .send("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nno chunk\r\n")
+        .unwrap();
+    assert_eq!(connection.read_response(false).unwrap().status, 400);
+    assert_eq!(gateway.failures(), [(RequestBody, true)]);
+}
+
+#[test]
+fn a_pooled_connection_that_was_closed_is_not_used() {
+    let origin = Origin::start();
+    let gateway = Gateway::start(&origin);
+    let mut client = Connection::open(gateway.addr).unwrap();
+    for round in 1..=20 {
+        assert_eq!(client.request("POST", "/pay", &[], b"pay").unwrap().status, 200, "round {round}");
+        assert_eq!(origin.calls("/pay"), round);
+        origin.close_connections();
+        wait_until("the gateway to notice", || gateway.upstream.connections() <= 1);
+        // Longer than a connection may be idle before it is looked at again.
+        let since = tidegate_testkit::wait::Deadline::after(Duration::from_millis(6));
+        wait_until("some time to pass", || since.passed());
+    }
+    assert_eq!(gateway.failures(), []);
+    assert_eq!(origin.connections(), 20);
+}
+
+#[test]
+fn a_request_that_met_a_closing_connection_is_not_sent_twice() {
+    let origin = Origin::start();
+    // Reads the request and closes: whether it acted, nobody can tell.
+    origin.on("/pay", |exchange| {
+        exchange.close();
+        Ok(())
+    });
+    let gateway = Gateway::start(&origin);
+    for round in 1..=10 {
+        assert_eq!(request(gateway.addr, "GET", "/warm", &[], b"").status, 200);
+        assert_eq!(request(gateway.addr, "POST", "/pay", &[], b"pay").status, 502);
+        assert_eq!(request(gateway.addr, "GET", "/warm", &[], b"").status, 200);
+        assert_eq!(origin.calls("/pay"), round);
+    }
+}
+
+#[test]
+fn urls_are_taken_in_turn_and_one_that_is_down_is_passed_over() {
+    let (one, two) = (Origin::start(), Origin::start());
+    let gateway = Gateway::with(&[&one.url(), &closed_port(), &two.url()], |_, _, _| {});
+    for _ in 0..9 {
+        assert_eq!(request(gateway.addr, "GET", "/", &[], b"").status, 200);
+    }
+    assert_eq!((one.calls("/"), two.calls("/")), (3, 6));
+    assert_eq!(gateway.failures(), []);
+}
+
+#[test]
+fn connections_to_an_upstream_are_bounded_and_calls_wait() {
+    let origin = Origin::start();
+    let gate = Gate::new();
+    let held = gate.clone();
+    origin.on("/held", move |exchange| {
+        held.wait();
+        exchange.respond(200, &[], b"held")
+    });
+    let gateway = Gateway::with(&[&origin.url()], |_, upstream, _| {
+        upstream.max_connections = NonZeroUsize::new(3).unwrap();
+    });
+    let mut clients: Vec<_> = (0..12).map(|_| Connection::open(gateway.addr).unwrap()).collect();
+    for client in &mut clients {
+        client.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    }
+    origin.wait_calls("/held", 3);
+    assert_eq!(gateway.upstream.connections(), 3);
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.read_response(false).unwrap().text(), "held");
+    }
+    assert_eq!((origin.calls("/held"), origin.connections()), (12, 3));
+}
+
+#[test]
+fn waiting_for_a_connection_counts_against_the_timeout() {
+    let origin = Origin::start();
+    let gate = Gate::new();
+    let held = gate.clone();
+    origin.on("/held", move |exchange| {
+        // The answer has begun, so that only its body is out.
+        exchange.start_chunked(&[])?;
+        held.wait();
+        exchange.chunk(b"")
+    });
+    let gateway = Gateway::with(&[&origin.url()], |_, upstream, timeout| {
+        upstream.max_connections = NonZeroUsize::MIN;
+        *timeout = Duration::from_millis(500);
+    });
+    let mut first = Connection::open(gateway.addr).unwrap();
+    first.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    assert_eq!(first.read_head().unwrap().status, 200);
+    assert_eq!(request(gateway.addr, "GET", "/other", &[], b"").status, 504);
+    let expected: [(CallErrorKind, bool); 1] = [(Timeout, false)];
+    assert_eq!(gateway.failures(), expected);
+    assert_eq!(origin.calls("/other"), 0);
+    gate.open();
+    assert_eq!(first.read_chunk().unwrap(), None);
+    assert_eq!(request(gateway.addr, "GET", "/other", &[], b"").status, 200);
+}
+
+#[test]
+fn idle_upstream_connections_are_bounded_and_end() {
+    let origin = Origin::start();
+    let gate = Gate::new();
+    let held = gate.clone();
+    origin.on("/held", move |exchange| {
+        held.wait();
+        exchange.respond(200, &[], b"held")
+    });
+    let gateway = Gateway::with(&[&origin.url()], |_, upstream, _| {
+        upstream.max_idle = 2;
+        upstream.idle_timeout = Duration::from_millis(300);
+    });
+    let mut clients: Vec<_> = (0..8).map(|_| Connection::open(gateway.addr).unwrap()).collect();
+    for client in &mut clients {
+        client.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    }
+    origin.wait_calls("/held", 8);
+    gate.open();
+    for client in &mut clients {
+        assert_eq!(client.read_response(false).unwrap().status, 200);
+    }
+    wait_until("no more than the idle ones to stay", || gateway.upstream.connections() <= 2);
+    wait_until("the idle ones to end", || gateway.upstream.connections() == 0);
+}
