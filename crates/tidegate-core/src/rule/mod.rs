@@ -3,16 +3,15 @@
 pub mod compile;
 pub mod conflict;
 pub mod host;
-pub mod model;
-pub mod path;
-mod percent;
-pub mod route;
-pub mod take;
 pub mod literal;
 pub mod load;
 pub mod model;
 mod parse;
+pub mod path;
+mod percent;
 pub mod positions;
+pub mod route;
+pub mod take;
 mod validate;
 
 pub use crate::document::{Diagnostic, Severity, Source, Span};

@@ -49,6 +49,10 @@ pub(super) fn normalise<B>(request: &mut Request<B>) -> Result<bool, Refusal> {
         return Err(Refusal::Connect);
     }
     if let Some(authority) = request.uri().authority() {
+        // Without a scheme it is the form that only CONNECT has (RFC 9112, 3.2.3).
+        if request.uri().scheme().is_none() {
+            return Err(Refusal::Target);
+        }
         // Absolute form, or HTTP/2's `:authority`: it replaces Host (RFC 9112, 3.2.2; RFC 9113, 8.3.1).
         let host = host_of(authority).ok_or(Refusal::Host)?;
         request.headers_mut().insert(HOST, host);

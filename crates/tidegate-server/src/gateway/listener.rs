@@ -35,7 +35,8 @@ pub struct ListenerConfig {
     pub workers: NonZeroUsize,
     /// Connections at a time; one more is answered 503 and closed.
     pub max_connections: usize,
-    /// Bytes of a request's start line and headers; more is 431.
+    /// Bytes of a request's start line and headers, [`Self::MIN_HEADER_SIZE`] to
+    /// [`Self::MAX_HEADER_SIZE`]; more is 431.
     pub max_header_size: usize,
     /// Header lines of a request; more is 431.
     pub max_headers: usize,
@@ -56,6 +57,8 @@ impl ListenerConfig {
     pub const DEFAULT_MAX_HEADERS: usize = 100;
     /// The smallest [`Self::max_header_size`], in bytes.
     pub const MIN_HEADER_SIZE: usize = 8 * 1024;
+    /// The largest, in bytes: less than hyper buffers for a connection.
+    pub const MAX_HEADER_SIZE: usize = 256 * 1024;
 }
 
 impl Default for ListenerConfig {
