@@ -6,6 +6,7 @@ mod idempotency;
 mod limit;
 mod resource;
 pub(super) mod segment;
+mod together;
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ use super::positions::{Finding, Positions};
 pub(super) type Check = fn(&RuleSet, &Positions) -> Vec<Finding>;
 
 /// Checks of the rule set itself: ties between resources, contradictions between flag rules.
-pub(super) const CHECKS: &[Check] = &[];
+pub(super) const CHECKS: &[Check] = &[together::ties, together::contradictions];
 
 /// Most names that one message lists.
 const MOST_NAMES: usize = 5;
