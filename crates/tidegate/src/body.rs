@@ -72,6 +72,11 @@ impl Body {
         Ok(Prefix::Whole(read.into()))
     }
 
+    /// Hands the whole body to `seen` once it has ended well and is not longer than `limit` bytes.
+    pub(crate) fn observed(self, limit: usize, seen: impl FnOnce(Bytes) + Send + 'static) -> Self {
+        Self(Kind::Stream(Observed { body: self, limit, read: Some(Vec::new()), seen: Some(Box::new(seen)) }.boxed_unsync()))
+    }
+
     /// Keeps `guard` until the body has ended or was dropped.
     pub(crate) fn guarded<G: Send + Unpin + 'static>(self, guard: G) -> Self {
         Self(Kind::Stream(Guarded { body: self, _guard: guard }.boxed_unsync()))
@@ -149,6 +154,61 @@ impl http_body::Body for Chained {
 
     fn is_end_stream(&self) -> bool {
         self.first.is_none() && self.rest.is_end_stream()
+    }
+}
+
+struct Observed {
+    body: Body,
+    limit: usize,
+    /// `None` once it is longer than the limit.
+    read: Option<Vec<u8>>,
+    seen: Option<Box<dyn FnOnce(Bytes) + Send>>,
+}
+
+impl Observed {
+    fn finish(&mut self) {
+        if let (Some(read), Some(seen)) = (self.read.take(), self.seen.take()) {
+            seen(read.into());
+        }
+    }
+}
+
+impl http_body::Body for Observed {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        match &polled {
+            Poll::Ready(Some(Ok(frame))) => {
+                if let (Some(data), Some(read)) = (frame.data_ref(), &mut self.read) {
+                    read.extend_from_slice(data);
+                    if read.len() > self.limit {
+                        self.read = None;
+                    }
+                }
+                // A server that knows the length does not ask again after the last byte.
+                if self.body.is_end_stream() {
+                    self.finish();
+                }
+            }
+            Poll::Ready(None) => self.finish(),
+            Poll::Ready(Some(Err(_))) => self.read = None,
+            Poll::Pending => {}
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        // An empty body ends without a frame; it must be polled once to be seen.
+        self.seen.is_none() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 

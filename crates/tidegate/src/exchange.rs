@@ -8,7 +8,7 @@ use tidegate_core::rule::compile::ResourcePlan;
 use tidegate_core::rule::model::Resource;
 
 use crate::Body;
-use crate::cache::CacheKey;
+use crate::cache;
 use crate::context::{Context, X_REQUEST_ID};
 use crate::event::Refused;
 use crate::gates::{Gates, InForce};
@@ -31,8 +31,14 @@ pub(crate) struct Exchange {
     pub(crate) taken: Taken,
     /// The labels that rollout gave it.
     pub(crate) flags: Option<HeaderValue>,
-    /// Where its answer may be remembered, if it may.
-    pub(crate) cache_key: Option<CacheKey>,
+    /// What the cache is asked with, where a breaker's fallback names it.
+    pub(crate) cacheable: Option<Cacheable>,
+}
+
+/// A request whose answer may be remembered.
+pub(crate) struct Cacheable {
+    pub(crate) key: cache::Key,
+    pub(crate) headers: HeaderMap,
 }
 
 impl Exchange {
@@ -56,6 +62,9 @@ impl Exchange {
     /// The same, and says so in the log.
     pub(crate) fn refused(&self, refusal: &Refusal) -> Response<Body> {
         Refused { resource: &self.resource().id, refusal, request_id: &self.context.request_id }.emit();
+        if let (Some(gate), Some(rule)) = (refusal.gate(), refusal.rule()) {
+            self.runtime().stats.block(gate, &rule.into());
+        }
         self.refuse(refusal)
     }
 

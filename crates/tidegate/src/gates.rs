@@ -1,6 +1,5 @@
 //! What one process has: its clock, its stores, and the rule version in force.
 
-use std::collections::HashMap;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +7,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arc_swap::ArcSwapOption;
 use foldhash::fast::FixedState;
 use http::HeaderValue;
-use parking_lot::Mutex;
 use tidegate_core::Timestamp;
 use tidegate_core::breaker::Kind;
 use tidegate_core::idempotency::RecordId;
@@ -20,12 +18,12 @@ use tidegate_store::traits::IdempotencyStore;
 use tokio::sync::Notify;
 
 use crate::breakers::{BreakerVersion, Breakers};
-use crate::cache::AnswerCache;
+use crate::cache::{self, Cache};
 use crate::env::Env;
 use crate::metrics::Metrics;
 use crate::respond::Disclose;
 use crate::runtime::{self, Durations, ResourceRuntime};
-use crate::stats::ResourceStats;
+use crate::stats::Stats;
 
 /// What does not come out of the rules.
 #[derive(Clone, Debug)]
@@ -75,11 +73,10 @@ struct Shared {
     settings: Settings,
     metrics: Arc<Metrics>,
     records: Arc<dyn IdempotencyStore>,
-    cache: AnswerCache,
+    cache: Cache,
     limits: Arc<LocalLimits>,
     breakers: Arc<Breakers>,
-    /// Statistics by resource id, kept across versions.
-    stats: Mutex<HashMap<String, Arc<ResourceStats>>>,
+    stats: Stats,
     in_force: ArcSwapOption<InForce>,
     unmatched: Durations,
     /// Told when an execution ends; a record's waiters listen at its hash.
@@ -114,8 +111,8 @@ impl Gates {
         Self(Arc::new(Shared {
             limits: LocalLimits::new(LocalLimitsConfig { max_keys: settings.max_keys, ..LocalLimitsConfig::default() }),
             breakers: Breakers::new(),
-            cache: AnswerCache::default(),
-            stats: Mutex::default(),
+            cache: Cache::new(cache::Limits::default()),
+            stats: Stats::new(),
             in_force: ArcSwapOption::empty(),
             unmatched: Durations::new(&metrics, "unmatched".to_owned()),
             completed: std::array::from_fn(|_| Notify::new()),
@@ -131,9 +128,10 @@ impl Gates {
     /// with; counters, breakers and records keep their state as `docs/rules.md` says.
     pub fn install(&self, version: Version, plan: Arc<Plan>) {
         let shared = &*self.0;
-        let resources = runtime::resources(&plan, &shared.metrics, |id| self.stats(id));
-        let header = HeaderValue::from_str(&version.to_string()).unwrap_or(HeaderValue::from_static("?"));
-        shared.metrics.set_version(version.number, &version.digest.short());
+        let stats = shared.stats.apply(plan.rules.resources.iter().map(|resource| resource.id.as_str()));
+        let resources = runtime::resources(&plan, &shared.metrics, stats);
+        let header = HeaderValue::from_str(&version.name().to_string()).unwrap_or(HeaderValue::from_static("?"));
+        shared.metrics.set_version(version.number, &version.digest.short().to_string());
         let in_force = InForce {
             limits: shared.limits.apply(&plan.rules.limits),
             breakers: shared.breakers.apply(&plan.rules.breakers),
@@ -191,7 +189,7 @@ impl Gates {
         &self.0.records
     }
 
-    pub(crate) fn cache(&self) -> &AnswerCache {
+    pub(crate) fn cache(&self) -> &Cache {
         &self.0.cache
     }
 
@@ -207,11 +205,6 @@ impl Gates {
     pub(crate) fn running(&self) -> RunningGuard {
         self.0.running.count.fetch_add(1, Ordering::AcqRel);
         RunningGuard(Arc::clone(&self.0.running))
-    }
-
-    fn stats(&self, resource: &str) -> Arc<ResourceStats> {
-        let mut all = self.0.stats.lock();
-        Arc::clone(all.entry(resource.to_owned()).or_default())
     }
 }
 

@@ -22,7 +22,7 @@ impl Loader {
         let loaded = load(sources, &self.deployment)
             .map_err(|refused| Refusal { faults: refused.faults.len(), rendered: refused.to_string() })?;
         let canonical = canonical(&loaded.rules);
-        let digest = *Digest::of(&canonical).as_bytes();
+        let digest = *Digest::of_canonical(&canonical).as_bytes();
         let warnings = loaded.warnings.iter().map(Diagnostic::to_string).collect();
         // Loading has checked all that a plan needs: a fault here is one that it should have found.
         let rules = Plan::new(loaded.rules).map_err(|faults| unresolved(&faults))?;

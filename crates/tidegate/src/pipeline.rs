@@ -25,6 +25,7 @@ use crate::layer::idempotency::{Asked, Guarded};
 use crate::layer::{breaker, idempotency, limit, rollout};
 use crate::request::{self, Origin};
 use crate::respond::{self, Refusal, TIDEGATE_VERSION};
+use crate::stats::Ended;
 
 /// Limit for the upstream call of a request that no resource matches.
 const UNMATCHED_TIMEOUT: Duration = Duration::from_secs(30);
@@ -116,7 +117,7 @@ impl Entry<'_> {
             resource,
             context: self.context.clone(),
             method: parts.method.clone(),
-            cache_key: breaker::cache_key(self.rules, resource, parts, &taken),
+            cacheable: breaker::cacheable(self.rules, resource, parts, &taken),
             taken,
             flags,
         };
@@ -156,7 +157,6 @@ impl Entry<'_> {
 
 /// The gates of one resource, outermost first.
 async fn walk<C: Call>(exchange: Exchange, parts: Parts, body: Body, call: &C) -> Response<Body> {
-    let runtime = exchange.runtime();
     let now = exchange.gates.env().now();
     // Limit first: it is the only gate that can refuse without touching a database.
     let decided = match limit::decide(&exchange.rules, exchange.resource, &exchange.taken, now) {
@@ -169,7 +169,6 @@ async fn walk<C: Call>(exchange: Exchange, parts: Parts, body: Body, call: &C) -
         if !decided.wait.is_zero() {
             tokio::time::sleep(decided.wait).await;
         }
-        let _in_flight = runtime.stats.enter();
         let permits = decided.permits.map(Arc::new);
         protected(exchange.into(), parts, body, permits, call).await
     };
@@ -223,9 +222,17 @@ pub(crate) async fn call<C: Call>(
     request: Request<Body>,
     call: &C,
 ) -> Result<Response<Body>, CallError> {
-    let started = exchange.gates.env().now();
+    let env = exchange.gates.env();
+    let running = exchange.runtime().stats.start();
+    let started = env.now();
     let result = call.call(request, exchange.resource().timeout).await;
-    let elapsed = exchange.gates.env().now().since(started);
+    let now = env.now();
+    let elapsed = now.since(started);
+    let ended = match &result {
+        Ok(response) if !response.status().is_server_error() => Ended::Succeeded,
+        _ => Ended::Failed,
+    };
+    running.finish(ended, elapsed, now);
     breaker::record(exchange, admission, &result, elapsed);
     result.map(|response| breaker::remember(exchange, response))
 }

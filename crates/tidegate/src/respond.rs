@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use tidegate_core::time::ceil_secs;
 
 use crate::Body;
+use crate::stats::Gate;
 
 /// The rule version that decided: `12; digest=3f2a9c1b2d4e`.
 pub const TIDEGATE_VERSION: HeaderName = HeaderName::from_static("tidegate-version");
@@ -191,6 +192,22 @@ impl Refusal {
             | Self::BreakerOpen { rule, .. }
             | Self::StoreUnavailable { rule } => Some(rule),
             Self::LimitDenied { rules, .. } => rules.first().map(String::as_str),
+            _ => None,
+        }
+    }
+
+    /// The gate that refused; `None` where none did.
+    pub fn gate(&self) -> Option<Gate> {
+        match self {
+            Self::LimitDenied { .. } | Self::CostInvalid { .. } => Some(Gate::Limit),
+            Self::KeyMissing { .. }
+            | Self::KeyInvalid { .. }
+            | Self::InProgress { .. }
+            | Self::OutcomeUnknown { .. }
+            | Self::Superseded { .. }
+            | Self::KeyReused { .. }
+            | Self::StoreUnavailable { .. } => Some(Gate::Idempotency),
+            Self::BreakerOpen { .. } => Some(Gate::Breaker),
             _ => None,
         }
     }

@@ -9,7 +9,8 @@ use parking_lot::RwLock;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
 use tidegate_core::rule::compile::Plan;
-use tidegate_core::rule::model::{Algorithm, Limit, Match, PathSegment, Rate};
+use tidegate_core::rule::model::{Algorithm, Limit, Rate, Resource};
+use tidegate_core::rule::render;
 use tidegate_core::time::nanos;
 
 use crate::metrics::Metrics;
@@ -113,13 +114,13 @@ fn method_label(method: &http::Method) -> &'static str {
     KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or("_OTHER")
 }
 
-/// The runtime of every resource, in the plan's order. `stats` finds those of a resource by its id.
+/// The runtime of every resource, in the plan's order, as `stats` are.
 pub(crate) fn resources(
     plan: &Plan,
     metrics: &Arc<Metrics>,
-    mut stats: impl FnMut(&str) -> Arc<ResourceStats>,
+    stats: Vec<Arc<ResourceStats>>,
 ) -> Vec<ResourceRuntime> {
-    let of = |(index, resource): (usize, &tidegate_core::rule::model::Resource)| {
+    let of = |((index, resource), stats): ((usize, &Resource), Arc<ResourceStats>)| {
         let compiled = &plan.resources[index];
         let label = metrics.name(&resource.id);
         let limits = compiled.limits.iter().map(|limit| limit_runtime(&plan.rules.limits[limit.rule], &label, metrics));
@@ -136,16 +137,16 @@ pub(crate) fn resources(
             })
         };
         let breakers = compiled.breakers.iter().map(|&rule| (rule, calls(&plan.rules.breakers[rule].id)));
-        let route = resource.matcher.as_ref().map_or_else(|| label.clone(), |matcher| metrics.name(&route(matcher)));
+        let route = resource.matcher.as_ref().map_or_else(|| label.clone(), |matcher| metrics.name(&render::path(&matcher.path)));
         ResourceRuntime {
-            stats: stats(&resource.id),
+            stats,
             limits: limits.collect(),
             flags: flags.collect(),
             breakers: breakers.collect(),
             durations: Durations::new(metrics, route),
         }
     };
-    plan.rules.resources.iter().enumerate().map(of).collect()
+    plan.rules.resources.iter().enumerate().zip(stats).map(of).collect()
 }
 
 fn limit_runtime(limit: &Limit, resource: &str, metrics: &Metrics) -> LimitRuntime {
@@ -187,20 +188,6 @@ fn policy(rule: &str, algorithm: &Algorithm) -> String {
         }
         Algorithm::Concurrency { max } => policy_item(rule, *max, None),
     }
-}
-
-/// A path pattern as it stands in the rule file.
-fn route(matcher: &Match) -> String {
-    let mut text = String::new();
-    for segment in &matcher.path {
-        text.push('/');
-        match segment {
-            PathSegment::Literal(literal) => text.push_str(literal),
-            PathSegment::Param(name) => text.push_str(&format!("{{{name}}}")),
-            PathSegment::Rest(name) => text.push_str(&format!("{{*{name}}}")),
-        }
-    }
-    if text.is_empty() { "/".to_owned() } else { text }
 }
 
 #[cfg(test)]

@@ -4,16 +4,21 @@
 use std::time::Duration;
 
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use http::request::Parts;
 use http::{Response, StatusCode};
 use tidegate_core::breaker::{Answer, degrade};
-use tidegate_core::rule::model::FallbackBody;
+use tidegate_core::rule::model::{Fallback, FallbackBody};
 
 use crate::Body;
+use crate::cache;
 use crate::breakers::{Admission, CallResult};
 use crate::call::{CallError, CallErrorKind};
 use crate::event::{self, BreakerRecorded, BreakerRefused, FallbackGiven};
-use crate::exchange::Exchange;
+use crate::exchange::{Cacheable, Exchange};
+use crate::gates::InForce;
+use crate::request::Taken;
 use crate::respond::{self, Refusal};
+use crate::stats::Gate;
 
 /// Why the dependency would not be called.
 pub(crate) struct Open {
@@ -65,19 +70,57 @@ pub(crate) fn record(
 pub(crate) fn answer(exchange: &Exchange, open: &Open) -> Response<Body> {
     BreakerRefused { exchange, rule: open.rule, retry_after: open.retry_after }.emit();
     let rule = &exchange.rules.plan.rules.breakers[open.rule];
-    let cached = exchange.cache_key.as_ref().and_then(|key| {
-        exchange.gates.cache().get(key, exchange.gates.env().now())
-    });
-    let age = cached.as_ref().map(|hit| hit.age);
-    for layer in degrade::layers(&rule.fallback, age) {
-        FallbackGiven { exchange, rule: &rule.id, layer: layer.name() }.emit();
-        return match (layer, cached) {
-            (Answer::Cached { .. }, Some(hit)) => hit.respond(),
-            (Answer::Respond { status, body }, _) => fixed(status, body, open.retry_after),
-            _ => break,
+    let now = exchange.gates.env().now();
+    let mut cached = exchange
+        .cacheable
+        .as_ref()
+        .and_then(|request| exchange.gates.cache().get(&request.key, &request.headers, now));
+    for layer in degrade::layers(&rule.fallback, cached.as_ref().map(cache::Hit::age)) {
+        let response = match layer {
+            Answer::Cached { ttl, .. } => cached.take().map(|hit| hit.respond(ttl)),
+            Answer::Respond { status, body, .. } => Some(fixed(status, body, open.retry_after)),
+            Answer::FailFast => None,
         };
+        if let Some(response) = response {
+            FallbackGiven { exchange, rule: &rule.id, layer: layer.name() }.emit();
+            exchange.runtime().stats.block(Gate::Breaker, &rule.id.as_str().into());
+            return response;
+        }
     }
-    exchange.refuse(&Refusal::BreakerOpen { rule: rule.id.clone(), retry_after: open.retry_after })
+    exchange.refused(&Refusal::BreakerOpen { rule: rule.id.clone(), retry_after: open.retry_after })
+}
+
+/// What the cache is asked with, if a fallback of the resource's breakers names it.
+pub(crate) fn cacheable(rules: &InForce, resource: usize, parts: &Parts, taken: &Taken) -> Option<Cacheable> {
+    let plan = &rules.plan.resources[resource];
+    let mut breakers = plan.breakers.iter().map(|&rule| &rules.plan.rules.breakers[rule]);
+    if !breakers.any(|rule| rule.fallback.iter().any(|layer| matches!(layer, Fallback::Cache { .. }))) {
+        return None;
+    }
+    let named = &rules.plan.rules.resources[resource];
+    let host = parts.headers.get(http::header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let target = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
+    let subject = plan.subject.and_then(|index| taken.text(index));
+    let names = named.attributes.iter().map(|attribute| attribute.name.as_str());
+    let key = cache::Key::request(&named.id, &parts.method, host, target, subject, names.zip(taken.texts()));
+    Some(Cacheable { key, headers: parts.headers.clone() })
+}
+
+/// Keeps a good answer while it goes to the client.
+pub(crate) fn remember(exchange: &Exchange, response: Response<Body>) -> Response<Body> {
+    let Some(request) = &exchange.cacheable else { return response };
+    let (head, body) = response.into_parts();
+    let has_subject = exchange.plan().subject.is_some_and(|index| exchange.taken.text(index).is_some());
+    let Ok(storable) = cache::examine(&exchange.method, &request.headers, has_subject, &head) else {
+        return Response::from_parts(head, body);
+    };
+    let (gates, key, kept_head) = (exchange.gates.clone(), request.key.clone(), head.clone());
+    let most = gates.cache().most_body();
+    let body = body.observed(most, move |bytes| {
+        // Refused only for its size, of which the next answer tells as much.
+        let _ = gates.cache().put(key, storable, &kept_head, bytes, gates.env().now());
+    });
+    Response::from_parts(head, body)
 }
 
 fn fixed(status: u16, body: &FallbackBody, retry_after: Duration) -> Response<Body> {
