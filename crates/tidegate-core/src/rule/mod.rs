@@ -13,6 +13,14 @@ pub mod positions;
 pub mod route;
 pub mod take;
 mod validate;
+pub mod diff;
+mod json;
+pub mod model;
+pub mod render;
+#[cfg(test)]
+mod sample;
+pub mod schema;
+pub mod version;
 
 pub use crate::document::{Diagnostic, Severity, Source, Span};
 pub use load::{Deployment, IdempotencyBackend, Loaded, Refused, Shell, load};
@@ -33,3 +41,4 @@ pub mod bounds {
     pub use super::validate::segment::{MAX_SEGMENT_DEPTH, MAX_TESTS};
     pub use crate::document::tree::{MAX_BYTES, MAX_DEPTH, MAX_EXPANDED, MAX_NODES};
 }
+pub use version::{Digest, ShortDigest, Version, VersionName};

@@ -9,11 +9,14 @@ use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv6Net};
 use jiff::Timestamp;
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 use super::decimal::Decimal;
 use super::range::{Hull, full_release};
 use crate::rule::model::{Scalar, ScalarKind, Test};
+
+/// Most memory for one compiled regular expression; a larger one proves nothing.
+const MAX_REGEX_BYTES: usize = 1 << 20;
 
 /// A test in a form that others can be held against.
 #[derive(Debug)]
@@ -256,7 +259,7 @@ impl<'a> Atom<'a> {
             Self::Finite(_) => Verdict::Maybe,
             Self::Prefix(part) => Verdict::certain(text.starts_with(part)),
             Self::Suffix(part) => Verdict::certain(text.ends_with(part)),
-            Self::Pattern(pattern, compiled) => match compiled.get_or_init(|| Regex::new(pattern).ok()) {
+            Self::Pattern(pattern, compiled) => match compiled.get_or_init(|| compile(pattern)) {
                 Some(regex) => Verdict::certain(regex.is_match(text)),
                 None => Verdict::Maybe,
             },
@@ -294,6 +297,10 @@ impl<'a> Atom<'a> {
             },
         }
     }
+}
+
+fn compile(pattern: &str) -> Option<Regex> {
+    RegexBuilder::new(pattern).size_limit(MAX_REGEX_BYTES).dfa_size_limit(MAX_REGEX_BYTES).build().ok()
 }
 
 /// `-1.5`: what every reading of decimal numbers accepts.

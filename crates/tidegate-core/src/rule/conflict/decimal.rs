@@ -2,6 +2,11 @@
 
 use std::cmp::Ordering;
 
+/// Longest text that counts as a number. Longer text is left to whoever evaluates it.
+const MAX_BYTES: usize = 1024;
+/// Largest exponent, either way; the same holds.
+const MAX_EXPONENT: i64 = 1_000_000_000;
+
 /// A decimal number in normal form: ±0.DIGITS × 10^exponent, the digits without leading and
 /// trailing zeros. Equal numbers are equal values, however they were written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -12,9 +17,12 @@ pub(super) struct Decimal {
 }
 
 impl Decimal {
-    /// Reads `-1.50e3`, `+5`, `.5`, `0123`; `None` for anything else, and for an exponent that does
-    /// not fit 64 bits.
+    /// Reads `-1.50e3`, `+5`, `.5`, `0123`; `None` for anything else, and for what is
+    /// out of bounds.
     pub(super) fn parse(text: &str) -> Option<Self> {
+        if text.len() > MAX_BYTES {
+            return None;
+        }
         let (negative, unsigned) = match text.as_bytes().first()? {
             b'-' => (true, &text[1..]),
             b'+' => (false, &text[1..]),
@@ -56,7 +64,7 @@ fn parse_exponent(text: &str) -> Option<i64> {
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
     }
-    text.parse().ok()
+    text.parse().ok().filter(|exponent| (-MAX_EXPONENT..=MAX_EXPONENT).contains(exponent))
 }
 
 impl Ord for Decimal {

@@ -1,91 +1,81 @@
-//! What a version range can contain at most.
+//! What a version range contains, as an interval.
 
 /// A version without pre-release and build: major, minor, patch.
 pub(super) type Release = (u64, u64, u64);
 
-/// An interval of versions that contains every version of a range, and maybe more.
-///
-/// Only its emptiness proves something, so where dialects of ranges differ (`>1.2`, a bare `1.2`) it
-/// is the widest reading of them all. Versions count as dense: pre-releases lie between releases.
+/// A place in the order of versions (Semantic Versioning 2.0.0, section 11): before all pre-releases of a release,
+/// or at the release itself. Pre-releases lie between the two, so places count as dense.
+type Place = (Release, At);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum At {
+    FirstPreRelease,
+    Release,
+}
+
+/// The interval of a range of comparators that must all hold. A partial version stands for everything
+/// that begins so, pre-releases included: `<2` ends before the first pre-release of 2.0.0, and `>=2`
+/// begins there; a whole version stands for itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Hull {
-    /// Lowest version, and whether it is contained.
-    low: (Release, bool),
-    /// Highest version, and whether it is contained; `None` is without end.
-    high: Option<(Release, bool)>,
+    /// Lowest place, and whether it is contained.
+    low: (Place, bool),
+    /// Highest place, and whether it is contained; `None` is without end.
+    high: Option<(Place, bool)>,
 }
 
 impl Hull {
-    /// The hull of a range of comparators that are separated by spaces or commas and must all hold;
-    /// `None` when it is written in a way that proves nothing (`||`, `*`, pre-releases).
+    /// The interval of a range; `None` when it is written in a way that proves nothing here, for
+    /// example with a pre-release.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let mut hull = Self { low: ((0, 0, 0), true), high: None };
-        let mut operator = None;
-        for word in text.split([' ', ',', '\t']).filter(|word| !word.is_empty()) {
-            let version = word.trim_start_matches(['<', '>', '=', '^', '~']);
-            let written = &word[..word.len() - version.len()];
+        let mut hull = Self { low: (((0, 0, 0), At::FirstPreRelease), true), high: None };
+        let mut words = text.split_ascii_whitespace();
+        while let Some(word) = words.next() {
+            let version = word.trim_start_matches(['<', '>', '=']);
+            let operator = &word[..word.len() - version.len()];
             // `>= 1.2`: the operator may stand apart from its version.
-            let written = match (operator.take(), written) {
-                (Some(before), "") => before,
-                (Some(_), _) => return None,
-                (None, here) => here,
-            };
-            if version.is_empty() {
-                operator = Some(written);
-                continue;
-            }
-            hull = hull.intersect(&Self::comparator(written, version)?);
+            let version = if version.is_empty() { words.next()? } else { version };
+            hull = hull.intersect(&Self::comparator(operator, version)?);
         }
-        if operator.is_some() { None } else { Some(hull) }
+        Some(hull)
     }
 
     fn comparator(operator: &str, version: &str) -> Option<Self> {
         let (release, parts) = parse_release(version)?;
         let (major, minor, _) = release;
-        let next_minor = (major, minor.checked_add(1)?, 0);
-        let next_major = (major.checked_add(1)?, 0, 0);
-        // One past everything that `version` with left-out parts can stand for.
-        let above = match parts {
-            1 => (next_major, false),
-            2 => (next_minor, false),
-            _ => (release, true),
+        let start = if parts == 3 { (release, At::Release) } else { (release, At::FirstPreRelease) };
+        // The first place after all that the version stands for, if it stands for several.
+        let next = match parts {
+            1 => Some(((major.checked_add(1)?, 0, 0), At::FirstPreRelease)),
+            2 => Some(((major, minor.checked_add(1)?, 0), At::FirstPreRelease)),
+            _ => None,
         };
-        let from_zero = ((0, 0, 0), true);
+        let end = next.map_or((start, true), |next| (next, false));
+        let zero = (((0, 0, 0), At::FirstPreRelease), true);
         Some(match operator {
-            ">=" => Self { low: (release, true), high: None },
-            ">" => Self { low: (release, false), high: None },
-            "<" => Self { low: from_zero, high: Some((release, false)) },
-            "<=" => Self { low: from_zero, high: Some(above) },
-            "=" | "==" => Self { low: (release, true), high: Some(above) },
-            "~" => {
-                let end = if parts == 1 { next_major } else { next_minor };
-                Self { low: (release, true), high: Some((end, false)) }
-            }
-            // A bare version is read as exact by some dialects and as `^` by others.
-            "^" | "" => Self { low: (release, true), high: Some((next_major, false)) },
+            ">=" => Self { low: (start, true), high: None },
+            ">" => Self { low: next.map_or((start, false), |next| (next, true)), high: None },
+            "<" => Self { low: zero, high: Some((start, false)) },
+            "<=" => Self { low: zero, high: Some(end) },
+            "=" | "" => Self { low: (start, true), high: Some(end) },
             _ => return None,
         })
     }
 
     fn intersect(&self, other: &Self) -> Self {
-        let low = match self.low.0.cmp(&other.low.0) {
-            std::cmp::Ordering::Greater => self.low,
-            std::cmp::Ordering::Less => other.low,
-            std::cmp::Ordering::Equal => (self.low.0, self.low.1 && other.low.1),
-        };
+        // At equal places the end that leaves the place out is the narrower one.
+        let low = std::cmp::max_by_key(self.low, other.low, |(place, contained)| (*place, !contained));
         let high = match (self.high, other.high) {
             (None, high) | (high, None) => high,
-            (Some(left), Some(right)) => Some(match left.0.cmp(&right.0) {
-                std::cmp::Ordering::Less => left,
-                std::cmp::Ordering::Greater => right,
-                std::cmp::Ordering::Equal => (left.0, left.1 && right.1),
-            }),
+            (Some(left), Some(right)) => Some(std::cmp::min(left, right)),
         };
         Self { low, high }
     }
 
     fn is_empty(&self) -> bool {
-        self.high.is_some_and(|high| self.low.0 > high.0 || (self.low.0 == high.0 && !(self.low.1 && high.1)))
+        let (low, low_contained) = self.low;
+        self.high
+            .is_some_and(|(high, contained)| low > high || (low == high && !(low_contained && contained)))
     }
 
     /// Whether surely no version is in all of these.
@@ -96,8 +86,8 @@ impl Hull {
 
     /// Whether it surely does not contain `release`.
     pub(super) fn excludes(&self, release: Release) -> bool {
-        let exactly = Self { low: (release, true), high: Some((release, true)) };
-        self.intersect(&exactly).is_empty()
+        let place = (release, At::Release);
+        self.intersect(&Self { low: (place, true), high: Some((place, true)) }).is_empty()
     }
 }
 
@@ -117,10 +107,10 @@ fn parse_release(text: &str) -> Option<(Release, usize)> {
     Some(((parts[0], parts[1], parts[2]), count))
 }
 
-/// A full release, `1.2.3`, on whose meaning every dialect agrees.
+/// A whole release, `1.2.3`.
 pub(super) fn full_release(text: &str) -> Option<Release> {
     match parse_release(text) {
-        Some((release, 3)) if text.starts_with(|first: char| first.is_ascii_digit()) => Some(release),
+        Some((release, 3)) => Some(release),
         _ => None,
     }
 }
