@@ -207,6 +207,109 @@ fn a_reordered_call_forgets_nothing() {
 }
 
 #[test]
+fn one_second_parts_a_reordered_call_from_a_clock_set_back() {
+    const MINUTE: Duration = Duration::from_mins(1);
+    let start = Timestamp::from_secs(1_790_000_040);
+    assert_eq!(start.as_nanos() % nanos(MINUTE), 0);
+    let lag = |nanos| start.before(REORDER + Duration::from_nanos(nanos));
+    macro_rules! check {
+        ($rule:expr, $reordered:expr, $set_back:expr) => {{
+            for (nanos, expected) in [(0, $reordered), (1, $set_back)] {
+                let mut bench = Bench::new($rule, start);
+                assert_eq!(bench.burst(60, start), 60);
+                assert_eq!(bench.ask(1, lag(nanos)).retry_after(), Some(expected), "{nanos} ns more");
+            }
+        }};
+    }
+    let rate = per(60, MINUTE);
+    check!(TokenBucket::new(60, rate), SECOND + REORDER, SECOND);
+    check!(LeakyBucket::new(rate, 59), SECOND + REORDER, SECOND);
+    check!(SlidingLog::new(60, MINUTE), MINUTE + REORDER, MINUTE);
+    // The window that the clock was set back into ends a second and a nanosecond later.
+    check!(FixedWindow::new(60, MINUTE), MINUTE + REORDER, REORDER + Duration::from_nanos(1));
+    check!(
+        SlidingWindow::new(60, MINUTE),
+        MINUTE + SECOND + REORDER,
+        REORDER + Duration::from_nanos(1) + SECOND
+    );
+}
+
+#[test]
+fn a_seed_is_as_used_as_the_shared_counter() {
+    macro_rules! check {
+        ($rule:expr, $seeded:expr) => {{
+            let mut bench = Bench::new($rule, TODAY);
+            assert_eq!(bench.burst(4, TODAY), 4);
+            let seed = bench.rule.seed(&bench.state);
+            assert_eq!(seed.is_some(), $seeded);
+            if let Some(state) = seed {
+                assert_eq!(bench.rule.peek(&state, 0, TODAY).remaining, 6);
+            }
+        }};
+    }
+    let rate = per(1, SECOND);
+    check!(TokenBucket::new(10, rate), true);
+    check!(FixedWindow::new(10, SECOND), true);
+    check!(SlidingWindow::new(10, SECOND), true);
+    check!(LeakyBucket::new(rate, 9), true);
+    check!(SlidingLog::new(10, SECOND), false);
+    check!(Concurrency::new(10), false);
+}
+
+#[test]
+fn decisions_say_what_they_are() {
+    let mut bench = Bench::new(Concurrency::new(2), TODAY);
+    let first = bench.ask(1, TODAY);
+    assert_eq!(
+        (first.admitted(), first.wait(), first.retry_after()),
+        (true, Duration::ZERO, Some(Duration::ZERO))
+    );
+    assert_eq!((first.limit, first.remaining, first.reset_after()), (2, 1, Duration::ZERO));
+    let denied = bench.ask(2, TODAY);
+    assert_eq!((denied.answer, denied.retry_after()), (Answer::Denied(Retry::OnRelease), Some(RELEASE_HINT)));
+    assert_eq!((denied.wait(), denied.remaining), (Duration::ZERO, 1));
+    let uncharged = first.uncharged(bench.rule.peek(&bench.rule.fresh(TODAY), 0, TODAY));
+    assert_eq!((uncharged.answer, uncharged.remaining), (NOW, 2));
+    assert!(!bench.rule.is_fresh(&bench.state, TODAY));
+    Concurrency::release(&mut bench.state, 1);
+    assert!(bench.rule.is_fresh(&bench.state, TODAY) && bench.state.count() == 0);
+    assert!(!Decision::NEVER.admitted());
+}
+
+/// The limit of each of `kinds` that `C` compiles.
+fn limit<C: Counter>(kinds: &[Algorithm]) -> Vec<Option<u64>> {
+    let limit = |rule: C| rule.peek(&rule.fresh(TODAY), 1, TODAY).limit;
+    kinds.iter().map(|kind| C::compile(kind).map(limit)).collect()
+}
+
+#[test]
+fn rules_compile_from_their_own_kind_only() {
+    let window = SECOND;
+    let rate = per(1, SECOND);
+    let kinds = [
+        Algorithm::TokenBucket { capacity: 7, refill: rate },
+        Algorithm::FixedWindow { limit: 7, window },
+        Algorithm::SlidingLog { limit: 7, window },
+        Algorithm::SlidingWindow { limit: 7, window },
+        Algorithm::LeakyBucket { rate, queue: 6 },
+        Algorithm::Concurrency { max: 7 },
+    ];
+    let compiled = [
+        limit::<TokenBucket>(&kinds),
+        limit::<FixedWindow>(&kinds),
+        limit::<SlidingLog>(&kinds),
+        limit::<SlidingWindow>(&kinds),
+        limit::<LeakyBucket>(&kinds),
+        limit::<Concurrency>(&kinds),
+    ];
+    for (row, limits) in compiled.iter().enumerate() {
+        for (column, limit) in limits.iter().enumerate() {
+            assert_eq!(*limit, (row == column).then_some(7));
+        }
+    }
+}
+
+#[test]
 fn extreme_inputs_stay_bounded() {
     let times = [0, 1, 999, u64::MAX / 2, u64::MAX - 1, u64::MAX].map(Timestamp::from_nanos);
     let counts = [0, 1, 7, MAX_COUNT, u64::MAX];

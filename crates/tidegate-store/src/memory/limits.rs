@@ -6,12 +6,12 @@
 //!
 //! # Memory
 //!
-//! A key is not stored; its counter is found by 64 bits of SipHash and 32 bits of a second hash, both
+//! A key is not stored; its counter is found by 64 bits of `SipHash` and 32 bits of a second hash, both
 //! seeded at random for each table. (That two of 10⁶ keys share a counter has a chance below 10⁻¹⁶; they
 //! would then be limited together, never admitted more.) An entry of a token bucket takes 24 bytes, and
 //! in the table, with the free places that hashing needs, 29 to 58 bytes; 115 at worst, after long
-//! churn. A fixed window takes 1⅓ times that, a sliding window or a leaky bucket up to 1⅔ times, and a
-//! sliding log 2⅓ times and 16 to 32 bytes for each instant in its window (64 at least).
+//! churn. So does one of concurrency; a fixed window or a leaky bucket takes 4/3 of that, a sliding
+//! window 5/3, and a sliding log 7/3 and 16 to 32 bytes for each instant in its window (64 at least).
 //!
 //! A flood of new keys cannot make it grow without bound, and cannot make it forget a throttled key: an
 //! entry leaves only when it equals a fresh one, and each new key looks for such entries first. At
@@ -21,6 +21,7 @@
 //! gains nothing.
 
 mod permits;
+mod shard;
 mod table;
 mod version;
 

@@ -1,6 +1,4 @@
-//! State that lives in this process.
+//! Memory: state that is gone with the process.
 
 pub mod limits;
-//! Memory: gone with the process.
-
 pub mod rules;

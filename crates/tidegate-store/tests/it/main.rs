@@ -1,4 +1,5 @@
-//! The stores' tests: one suite of assertions, run on each backend.
+//! The stores' tests: one suite of assertions, run on each backend, and what needs a process of its own.
 #![cfg(test)]
 
+mod resident;
 mod rules;

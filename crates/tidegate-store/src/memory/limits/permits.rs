@@ -6,7 +6,8 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tidegate_core::limit::Concurrency;
 
-use super::table::{Place, Table};
+use super::shard::Place;
+use super::table::Table;
 
 /// The places in flight that one call holds; given back when dropped.
 #[derive(Default)]

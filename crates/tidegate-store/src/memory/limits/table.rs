@@ -1,23 +1,18 @@
-//! One rule's counters.
+//! One rule's counters, and the numbers that they are decided by.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use hashbrown::HashTable;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 use tidegate_core::Timestamp;
 use tidegate_core::limit::concurrency::Concurrency;
-use tidegate_core::limit::{Counter, Decision};
+use tidegate_core::limit::{Counter, Decision, REORDER};
 
 use super::LocalLimitsConfig;
+use super::shard::{Entry, Held, Place, Shard};
 
-/// Buckets that each new key looks into for entries to drop: more than one, so that the sweep
-/// outruns the growth.
-const SWEEP_STEP: usize = 4;
-/// Buckets that a new key looks into when its shard is full.
-const SWEEP_FULL: usize = 64;
 /// A table is not split into shards of fewer keys than this.
 const MIN_SHARD_KEYS: usize = 64;
 /// Sets of numbers kept before the unused ones are looked for.
@@ -32,7 +27,7 @@ pub(super) struct Table<C: Counter> {
     /// A power of two.
     shard_count: usize,
     /// Keys of one shard.
-    shard_keys: usize,
+    pub(super) shard_keys: usize,
     max_runs: usize,
     keyed: bool,
     /// Made when first asked. One more than `shard_count`: the last holds the shared counters.
@@ -40,11 +35,11 @@ pub(super) struct Table<C: Counter> {
     /// Oldest first. Never locked before a shard by one who then wants a shard.
     generations: RwLock<Vec<Arc<Generation<C>>>>,
     /// Whether a shared counter is in use. Changed only under the last shard's lock.
-    overflowing: AtomicBool,
+    pub(super) overflowing: AtomicBool,
     pub(super) overflowed: AtomicU64,
     pub(super) coarsened: AtomicU64,
     /// Records of variable number in all states.
-    runs: AtomicUsize,
+    pub(super) runs: AtomicUsize,
 }
 
 /// The numbers of one version of a rule. Their ids follow on those of the generation before.
@@ -60,35 +55,6 @@ pub(super) struct Bound<C: Counter> {
     generation: Arc<Generation<C>>,
 }
 
-/// Where a key's counter is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) shard: usize,
-    hash: u64,
-    check: u32,
-}
-
-pub(super) struct Shard<C: Counter> {
-    entries: HashTable<Entry<C::State>>,
-    /// Where the sweep goes on.
-    cursor: usize,
-}
-
-#[derive(Clone)]
-struct Entry<S> {
-    hash: u64,
-    check: u32,
-    /// The id of the numbers that it was filled under.
-    params: u32,
-    state: S,
-}
-
-/// A shard under its lock.
-pub(super) struct Held<'a, C: Counter> {
-    pub(super) bound: &'a Bound<C>,
-    shard: MutexGuard<'a, Shard<C>>,
-}
-
 impl<C: Counter> Clone for Bound<C> {
     fn clone(&self) -> Self {
         Self { table: Arc::clone(&self.table), generation: Arc::clone(&self.generation) }
@@ -99,10 +65,9 @@ impl<C: Counter> Bound<C> {
     /// A new table; `params` are the rule's own numbers and the overrides'.
     pub(super) fn fresh(params: Vec<C>, keyed: bool, config: &LocalLimitsConfig, uid: u64) -> Self {
         let generation = Arc::new(Generation { first: 0, params: params.into_boxed_slice() });
-        let most = (config.max_keys / MIN_SHARD_KEYS).max(1);
-        let shard_count = if keyed { config.shards.min(most + 1 - most % 2) } else { 1 };
-        let shard_count =
-            if shard_count.is_power_of_two() { shard_count } else { (shard_count / 2).next_power_of_two() };
+        // Both are powers of two, and so is the lesser.
+        let most = 1 << (config.max_keys / MIN_SHARD_KEYS).max(1).ilog2();
+        let shard_count = if keyed { config.shards.min(most) } else { 1 };
         let table = Table {
             uid,
             sip: RandomState::new(),
@@ -137,7 +102,7 @@ impl<C: Counter> Bound<C> {
     }
 
     pub(super) fn lock(&self, shard: usize) -> Held<'_, C> {
-        Held { bound: self, shard: self.table.lock(shard) }
+        Held::new(self, self.table.lock(shard))
     }
 
     pub(super) fn lock_overflow(&self) -> Held<'_, C> {
@@ -145,7 +110,7 @@ impl<C: Counter> Bound<C> {
     }
 
     /// A variant that exists.
-    fn variant(&self, variant: usize) -> usize {
+    pub(super) fn variant(&self, variant: usize) -> usize {
         if variant < self.generation.params.len() { variant } else { 0 }
     }
 
@@ -172,7 +137,7 @@ impl<C: Counter> Bound<C> {
     }
 
     /// Brings an entry to `now` and the right numbers, and lets `step` use it.
-    fn step<R>(
+    pub(super) fn step<R>(
         &self,
         entry: &mut Entry<C::State>,
         variant: usize,
@@ -190,14 +155,16 @@ impl<C: Counter> Bound<C> {
         Some(result)
     }
 
-    fn new_entry(&self, place: Place, variant: usize, now: Timestamp) -> Option<Entry<C::State>> {
+    pub(super) fn new_entry(&self, place: Place, variant: usize, now: Timestamp) -> Option<Entry<C::State>> {
         let variant = self.variant(variant);
         let state = self.generation.params.get(variant)?.fresh(now);
         let params = self.generation.first.saturating_add(variant as u32);
         Some(Entry { hash: place.hash, check: place.check, params, state })
     }
 
-    fn is_fresh(&self, entry: &Entry<C::State>, now: Timestamp) -> bool {
+    /// Whether an entry decides like a fresh one, also for a call that read the clock a little earlier.
+    pub(super) fn is_fresh(&self, entry: &Entry<C::State>, now: Timestamp) -> bool {
+        let now = now.before(REORDER);
         let own = entry.params.checked_sub(self.generation.first);
         match own.and_then(|own| self.generation.params.get(own as usize)) {
             Some(params) => params.is_fresh(&entry.state, now),
@@ -273,131 +240,24 @@ impl<C: Counter> Bound<C> {
         };
         let mut dropped = 0;
         for shard in 0..self.table.shard_count.min(shards.len()) {
-            let mut held = self.lock(shard);
-            let before = held.shard.entries.len();
-            held.shard.entries.retain(|entry| {
-                let fresh = self.is_fresh(entry, now);
-                if fresh {
-                    self.table.runs.fetch_sub(C::footprint(&entry.state), Ordering::Relaxed);
-                }
-                !fresh
-            });
-            let left = held.shard.entries.len();
-            dropped += before - left;
-            if left < held.shard.entries.capacity() / 4 {
-                held.shard.entries.shrink_to(left * 2, |entry| entry.hash);
-            }
+            dropped += self.lock(shard).sweep_all(now);
         }
         self.lock_overflow().close_if_fresh(now);
         dropped
     }
 }
 
-impl<C: Counter> Held<'_, C> {
-    pub(super) fn contains(&self, place: Place) -> bool {
-        self.shard.get(place).is_some()
-    }
-
-    /// Makes sure that `place` has an entry. False: the shared counters must be asked, see
-    /// [`receive`](Self::receive).
-    pub(super) fn prepare(&mut self, place: Place, variant: usize, now: Timestamp) -> bool {
-        if self.contains(place) {
-            return true;
-        }
-        if !self.has_room() || self.bound.table.overflowing.load(Ordering::Acquire) {
-            return false;
-        }
-        if let Some(entry) = self.bound.new_entry(place, variant, now) {
-            self.shard.insert(entry);
-        }
-        true
-    }
-
-    /// For a key without an entry, called on the shared counters: gives it one in its own shard where
-    /// there is room, or lets it share. Returns the place that has its entry.
-    pub(super) fn receive(&mut self, home: &mut Self, place: Place, variant: usize, now: Timestamp) -> Place {
-        let bound = self.bound;
-        let table = &bound.table;
-        if home.contains(place) {
-            return place;
-        }
-        let variant = bound.variant(variant);
-        let shared = table.overflow_place(variant);
-        if home.has_room() {
-            self.close_if_fresh(now);
-            let own = match self.shard.find(shared) {
-                None => bound.new_entry(place, variant, now),
-                Some(entry) => {
-                    let state = bound.step(entry, variant, now, |params, state| {
-                        if params.is_fresh(state, now) { Some(params.fresh(now)) } else { params.seed(state) }
-                    });
-                    let params = entry.params;
-                    let (hash, check) = (place.hash, place.check);
-                    state.flatten().map(|state| Entry { hash, check, params, state })
-                }
-            };
-            if let Some(own) = own {
-                home.shard.insert(own);
-                return place;
-            }
-        }
-        if !self.contains(shared)
-            && let Some(entry) = bound.new_entry(shared, variant, now)
-        {
-            self.shard.insert(entry);
-        }
-        table.overflowing.store(true, Ordering::Release);
-        table.overflowed.fetch_add(1, Ordering::Relaxed);
-        shared
-    }
-
-    /// Ends the sharing once none of the shared counters has anything left to remember.
-    fn close_if_fresh(&mut self, now: Timestamp) {
-        if self.shard.entries.iter().all(|entry| self.bound.is_fresh(entry, now)) {
-            for entry in self.shard.entries.drain() {
-                self.bound.table.runs.fetch_sub(C::footprint(&entry.state), Ordering::Relaxed);
-            }
-            self.bound.table.overflowing.store(false, Ordering::Release);
-        }
-    }
-
-    pub(super) fn test(&mut self, place: Place, variant: usize, cost: u64, now: Timestamp) -> Decision {
-        let bound = self.bound;
-        let entry = self.shard.find(place);
-        let tested = entry
-            .and_then(|entry| bound.step(entry, variant, now, |params, state| params.test(state, cost, now)));
-        tested.unwrap_or(Decision::NEVER)
-    }
-
-    pub(super) fn take(&mut self, place: Place, variant: usize, cost: u64, now: Timestamp) {
-        let bound = self.bound;
-        if let Some(entry) = self.shard.find(place) {
-            bound.step(entry, variant, now, |params, state| params.take(state, cost, now));
-        }
-    }
-
-    fn has_room(&self) -> bool {
-        self.shard.entries.len() < self.bound.table.shard_keys
-    }
-
-    /// Looks for entries to drop: a few, or more when the shard is full.
-    pub(super) fn sweep(&mut self, now: Timestamp) {
-        let buckets = self.shard.entries.num_buckets();
-        let steps = if self.has_room() { SWEEP_STEP } else { SWEEP_FULL };
-        for _ in 0..steps.min(buckets) {
-            let at = if self.shard.cursor < buckets { self.shard.cursor } else { 0 };
-            self.shard.cursor = at + 1;
-            let fresh =
-                self.shard.entries.get_bucket(at).is_some_and(|entry| self.bound.is_fresh(entry, now));
-            if fresh && let Ok(entry) = self.shard.entries.get_bucket_entry(at) {
-                let (entry, _) = entry.remove();
-                self.bound.table.runs.fetch_sub(C::footprint(&entry.state), Ordering::Relaxed);
-            }
-        }
-    }
-}
-
 impl<C: Counter> Table<C> {
+    #[cfg(test)]
+    pub(super) fn generation_count(&self) -> usize {
+        self.generations.read().len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn run_count(&self) -> usize {
+        self.runs.load(Ordering::Relaxed)
+    }
+
     fn place(&self, key: &[u8]) -> Place {
         if !self.keyed {
             return Place { shard: 0, hash: 0, check: 0 };
@@ -413,7 +273,7 @@ impl<C: Counter> Table<C> {
     }
 
     /// Where the keys that share `variant`'s numbers are counted.
-    fn overflow_place(&self, variant: usize) -> Place {
+    pub(super) fn overflow_place(&self, variant: usize) -> Place {
         // Spread by a multiplication, because the table takes hash bits at both ends.
         let hash = (variant as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         Place { shard: self.shard_count, hash, check: variant as u32 }
@@ -421,7 +281,7 @@ impl<C: Counter> Table<C> {
 
     fn lock(&self, shard: usize) -> MutexGuard<'_, Shard<C>> {
         let shards = self.shards.get_or_init(|| {
-            let shard = || Mutex::new(Shard { entries: HashTable::new(), cursor: 0 });
+            let shard = || Mutex::new(Shard::default());
             (0..=self.shard_count).map(|_| shard()).collect()
         });
         // Places are made by this table only, so the index is always in range.
@@ -482,20 +342,6 @@ impl Table<Concurrency> {
         if let Some(entry) = self.lock(place.shard).find(place) {
             Concurrency::release(&mut entry.state, cost);
         }
-    }
-}
-
-impl<C: Counter> Shard<C> {
-    fn get(&self, place: Place) -> Option<&Entry<C::State>> {
-        self.entries.find(place.hash, |entry| entry.hash == place.hash && entry.check == place.check)
-    }
-
-    fn find(&mut self, place: Place) -> Option<&mut Entry<C::State>> {
-        self.entries.find_mut(place.hash, |entry| entry.hash == place.hash && entry.check == place.check)
-    }
-
-    fn insert(&mut self, entry: Entry<C::State>) {
-        self.entries.insert_unique(entry.hash, entry, |entry| entry.hash);
     }
 }
 

@@ -10,7 +10,8 @@ use tidegate_core::limit::{
 };
 use tidegate_core::rule::model::{Algorithm, Limit, Mode};
 
-use super::table::{Bound, Held, Place};
+use super::shard::{Held, Place, Prepared};
+use super::table::Bound;
 use super::{Ask, LocalLimitsConfig, Outcome, Permits, Verdict};
 
 /// The limits of one version of the rules, ready to decide.
@@ -140,6 +141,11 @@ impl LimitVersion {
         self.rules.get(rule).map_or(0, count)
     }
 
+    #[cfg(test)]
+    pub(super) fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
     fn decide_one(&self, ask: Ask<'_>, now: Timestamp) -> Outcome {
         let mut outcome = Outcome::empty();
         let Some(rule) = self.rules.get(ask.rule) else {
@@ -195,6 +201,9 @@ impl LimitVersion {
                 verdict.decision = verdict.decision.uncharged(untouched);
             }
         }
+        if !outcome.admitted {
+            shards.unmake();
+        }
         outcome
     }
 }
@@ -208,18 +217,23 @@ struct Shards<'a> {
     steps: SmallVec<[Option<Step>; 4]>,
 }
 
+/// An ask's table and its place there.
+type Home<'a> = (u64, Place, &'a AnyBound);
+
 /// Where one ask is decided.
 #[derive(Clone, Copy)]
 struct Step {
     held: usize,
     place: Place,
     overflow: bool,
+    /// Whether its entry was made for this call.
+    made: bool,
 }
 
 impl<'a> Shards<'a> {
     fn lock(rules: &'a [Rule], asks: &[Ask<'_>], now: Timestamp) -> Self {
         let mut order: SmallVec<[(u64, usize, &'a AnyBound); 4]> = SmallVec::new();
-        let mut homes: SmallVec<[Option<(u64, Place, &'a AnyBound)>; 4]> = SmallVec::new();
+        let mut homes: SmallVec<[Option<Home<'a>>; 4]> = SmallVec::new();
         for ask in asks {
             let home = rules.get(ask.rule).map(|rule| {
                 let (uid, place) =
@@ -238,7 +252,7 @@ impl<'a> Shards<'a> {
             let step = home.and_then(|(uid, place, _)| {
                 let held =
                     order.iter().position(|(table, shard, _)| (*table, *shard) == (uid, place.shard))?;
-                Some(Step { held, place, overflow: false })
+                Some(Step { held, place, overflow: false, made: false })
             });
             steps.push(step);
         }
@@ -253,11 +267,14 @@ impl<'a> Shards<'a> {
         }
         let mut sharing: SmallVec<[(u64, usize, &'a AnyBound); 4]> = SmallVec::new();
         for (at, (ask, home)) in asks.iter().zip(&homes).enumerate() {
-            if let (Some(step), Some((uid, _, bound))) = (steps.get(at).copied().flatten(), home)
+            if let (Some(Some(step)), Some((uid, _, bound))) = (steps.get_mut(at), home)
                 && let Some(shard) = held.get_mut(step.held)
-                && !each!(AnyHeld, shard, shard => shard.prepare(step.place, ask.variant, now))
             {
-                sharing.push((*uid, at, bound));
+                match each!(AnyHeld, shard, shard => shard.prepare(step.place, ask.variant, now)) {
+                    Prepared::Found => {}
+                    Prepared::Made => step.made = true,
+                    Prepared::AskShared => sharing.push((*uid, at, bound)),
+                }
             }
         }
         if !sharing.is_empty() {
@@ -274,7 +291,7 @@ impl<'a> Shards<'a> {
                 let overflow = held.len() - 1;
                 let place = receive(&mut held, step.held, step.place, ask.variant, now);
                 if place != step.place {
-                    *step = Step { held: overflow, place, overflow: true };
+                    *step = Step { held: overflow, place, overflow: true, made: false };
                 }
             }
         }
@@ -299,6 +316,15 @@ impl<'a> Shards<'a> {
             Decision::NEVER,
             |shard| each!(AnyHeld, shard, shard => shard.test(step.place, variant, cost, now)),
         )
+    }
+
+    /// A denied call leaves no entry that it made.
+    fn unmake(&mut self) {
+        for step in self.steps.iter().flatten().filter(|step| step.made) {
+            if let Some(shard) = self.held.get_mut(step.held) {
+                each!(AnyHeld, shard, shard => shard.unmake(step.place));
+            }
+        }
     }
 
     fn take(&mut self, step: Step, ask: &Ask<'_>, now: Timestamp, permits: &mut Permits) {
