@@ -91,7 +91,8 @@ fn breaker_false_recovery() {
     }
     // Without growth there would be some 250 openings; and each costs a window's worth of calls.
     assert!((25..=32).contains(&openings.len()), "{}", openings.len());
-    assert_eq!(reached, openings.len() * 20 + openings.len() - 1 + reached % 21 - 20 % 21);
+    let cost = openings.len() * 21 - 1;
+    assert!((cost..=cost + 20).contains(&reached), "{reached} calls for {} openings", openings.len());
 }
 
 #[test]
