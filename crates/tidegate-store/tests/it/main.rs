@@ -1,0 +1,3 @@
+//! The stores from outside: real files, real processes, real concurrency.
+
+mod idempotency;
