@@ -3,6 +3,10 @@
 //! A backend decides nothing on its own: it brings the state to a pure function of `tidegate-core`
 //! and makes the answer durable in one atomic step.
 
+pub mod conformance;
 pub mod memory;
 pub mod rules;
 pub mod sql;
+pub mod traits;
+
+pub use traits::{IdempotencyStore, StoreError};

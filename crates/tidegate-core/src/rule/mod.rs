@@ -2,7 +2,9 @@
 
 pub mod compile;
 pub mod conflict;
+pub mod diff;
 pub mod host;
+mod json;
 pub mod literal;
 pub mod load;
 pub mod model;
@@ -10,16 +12,13 @@ mod parse;
 pub mod path;
 mod percent;
 pub mod positions;
-pub mod route;
-pub mod take;
-mod validate;
-pub mod diff;
-mod json;
-pub mod model;
 pub mod render;
+pub mod route;
 #[cfg(test)]
 mod sample;
 pub mod schema;
+pub mod take;
+mod validate;
 pub mod version;
 
 pub use crate::document::{Diagnostic, Severity, Source, Span};

@@ -1,5 +1,6 @@
-//! The stores' tests: one suite of assertions, run on each backend, and what needs a process of its own.
+//! The stores from outside: real files, real processes, real concurrency.
 #![cfg(test)]
 
+mod idempotency;
 mod resident;
 mod rules;

@@ -1,5 +1,6 @@
 //! SQLite: the embedded default. WAL, `synchronous=FULL`, one writer at a time.
 
+mod idempotency;
 mod migrate;
 mod rules;
 
@@ -9,6 +10,7 @@ use std::time::Duration;
 use sqlx::SqlitePool;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 
+pub use idempotency::{ClockShift, SetupError, SqliteIdempotency, claim_in, complete_in};
 pub use migrate::{MigrateError, migrate};
 pub use rules::SqliteRules;
 
