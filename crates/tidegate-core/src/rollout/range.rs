@@ -4,9 +4,10 @@
 //! release, build metadata counts for nothing. A version may start with `v`.
 //!
 //! In an attribute, a partial version is filled up with zeros: `1.2` is `1.2.0`. In a range it stands
-//! for every version that begins so, pre-releases included: `=1.2` (or `1.2`) is all of `1.2.*`, `<2`
-//! ends before `2.0.0-0`, `>=2` begins there, `>1.2` begins with `1.3`. So `<2` and `>=2` never both hold
-//! and one of them always does. A whole version in a range stands for itself.
+//! for every release that begins so, and ranges are read as npm desugars them: `=1.2` (or `1.2`) is
+//! `>=1.2.0 <1.3.0-0`, `<2` is `<2.0.0-0`, `<=1.2` is `<1.3.0-0`, `>=2` is `>=2.0.0`, `>1.2` is `>=1.3.0`.
+//! So `2.0.0-rc.1` is neither in `<2` nor in `>=2`: a pre-release counts for its own version only where a
+//! range names a whole one, as `<2.0.0` and `>=2.0.0-0` do.
 
 use std::cmp::Ordering;
 
@@ -158,10 +159,13 @@ impl End {
         Version { core: self.core, written: 3, pre: &self.pre }
     }
 
-    /// Before every version that begins as `version` does, pre-releases included: `-0` is the lowest of
-    /// all pre-releases.
-    fn before_all(core: [u64; 3], inclusive: bool) -> Self {
-        Self { core, pre: "0".into(), inclusive }
+    /// Before every version that begins with `core`: `-0` is the lowest of all pre-releases.
+    fn before(core: [u64; 3]) -> Self {
+        Self { core, pre: "0".into(), inclusive: false }
+    }
+
+    fn from(core: [u64; 3]) -> Self {
+        Self { core, pre: "".into(), inclusive: true }
     }
 
     fn exactly(version: Version<'_>, inclusive: bool) -> Self {
@@ -260,13 +264,13 @@ impl Range {
         let mut next = version.core;
         next[version.written - 1] = next[version.written - 1].checked_add(1).ok_or_else(no_version)?;
         match operator {
-            ">" => self.raise(End::before_all(next, true)),
-            ">=" => self.raise(End::before_all(version.core, true)),
-            "<" => self.cut(End::before_all(version.core, false)),
-            "<=" => self.cut(End::before_all(next, false)),
+            ">" => self.raise(End::from(next)),
+            ">=" => self.raise(End::from(version.core)),
+            "<" => self.cut(End::before(version.core)),
+            "<=" => self.cut(End::before(next)),
             _ => {
-                self.raise(End::before_all(version.core, true));
-                self.cut(End::before_all(next, false));
+                self.raise(End::from(version.core));
+                self.cut(End::before(next));
             }
         }
         Ok(())

@@ -2,6 +2,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::attribute::Value;
+use crate::rule::RuleSet;
 use crate::rule::model::{Scalar, ScalarKind};
 
 fn string(text: &str) -> Scalar {
@@ -512,4 +513,128 @@ proptest! {
         prop_assert_eq!(compiled.holds(&attributes[..]), expected);
         prop_assert_eq!(compiled.unmet(&attributes[..]).is_none(), expected);
     }
+}
+
+/// Tests of every kind whose boundaries meet, and values on both sides of them.
+fn neighbours() -> (Vec<Test>, Vec<Option<Value<'static>>>) {
+    let text = |text: &&str| (*text).to_owned();
+    let numbers = ["1", "1.0", "2", "-0", "1e0"];
+    let versions = ["1.2", "1.2.0", "1.2.1", "1.3", "2", "2.0.0", "2.0.0-rc.1"];
+    let networks = ["10.0.0.0/8", "10.1.0.0/16", "::ffff:10.1.0.0/112", "::/0", "0.0.0.0/0", "10.1.0.1"];
+    let times = ["2030-01-01T00:00:00Z", "2030-01-01T01:00:00+01:00", "2031-01-01T00:00:00Z"];
+    let mut tests = Vec::new();
+    for bound in &numbers {
+        tests.extend([Test::Gt, Test::Gte, Test::Lt, Test::Lte].map(|test| test(text(bound))));
+    }
+    for version in versions {
+        let operators = ["<", "<=", "=", "", ">=", ">"];
+        tests.extend(operators.map(|operator| Test::Semver(format!("{operator}{version}"))));
+    }
+    for network in &networks {
+        tests.push(Test::Cidr(vec![text(network)]));
+    }
+    for time in &times {
+        tests.extend([Test::Before(text(time)), Test::After(text(time))]);
+    }
+    for part in ["", "1", "1.", "tr"] {
+        tests.extend([
+            Test::StartsWith(part.into()),
+            Test::EndsWith(part.into()),
+            Test::Matches(format!("^{part}")),
+        ]);
+    }
+    let scalars = [
+        string("1"),
+        number("1"),
+        number("1.0"),
+        number("0"),
+        string("true"),
+        boolean(true),
+        string("10.1.0.1"),
+        string("1.2.0"),
+        string(""),
+    ];
+    for pair in scalars.windows(2) {
+        tests.extend([Test::Equals(pair[0].clone()), Test::In(pair.to_vec()), Test::NotIn(pair.to_vec())]);
+    }
+    let mut values = vec![None, Some(Bool(true)), Some(Bool(false)), Some(Compound)];
+    values.extend(numbers.iter().chain(&["0", "1.5", "3", "-1"]).map(|text| Some(Number(text))));
+    let others = [
+        "",
+        "x",
+        "true",
+        "0",
+        "3",
+        "-1",
+        "1.9.9",
+        "v1.2.0",
+        "1.2.0-rc.1",
+        "1.3.0-0",
+        "3.0.0",
+        "10.1.0.1",
+        "::ffff:10.1.0.1",
+        "10.2.0.0",
+        "::1",
+    ];
+    values.extend(numbers.iter().chain(&versions).chain(&times).chain(&others).map(|text| Some(Text(text))));
+    (tests, values)
+}
+
+#[test]
+fn conditions_that_count_as_exclusive_never_both_hold() {
+    use crate::rule::model::{Flag, FlagRule, Serve, Sticky};
+    let (tests, values) = neighbours();
+    let conditions: Vec<Condition> = tests
+        .iter()
+        .flat_map(|test| [on("x", test.clone()), Condition::Not(Box::new(on("x", test.clone())))])
+        .collect();
+    let holds: Vec<Vec<bool>> = conditions
+        .iter()
+        .map(|condition| {
+            let compiled = compile_alone(condition).unwrap();
+            let one = |value: &Option<Value<'_>>| match value {
+                Some(value) => compiled.holds(&[("x", *value)][..]),
+                None => compiled.holds(&[] as &[(&str, Value<'_>)]),
+            };
+            values.iter().map(one).collect()
+        })
+        .collect();
+    let (mut exclusive, mut rules) = (0, RuleSet::default());
+    for (at, left) in conditions.iter().enumerate() {
+        // One flag for each pair: a pair that is no conflict was proved exclusive.
+        rules.flags = conditions[..at]
+            .iter()
+            .enumerate()
+            .map(|(other, right)| {
+                let rule = |id: &str, when: &Condition| FlagRule {
+                    id: id.to_owned(),
+                    priority: 0,
+                    when: Some(when.clone()),
+                    percentage: None,
+                    serve: Serve::Variant(id.to_owned()),
+                };
+                let rules = vec![rule("a", left), rule("b", right)];
+                Flag {
+                    key: other.to_string(),
+                    variants: vec![],
+                    default: "a".into(),
+                    sticky: Sticky::None,
+                    rules,
+                }
+            })
+            .collect();
+        let mut conflicting = vec![false; at];
+        for conflict in crate::rule::conflict::conflicts(&rules) {
+            conflicting[conflict.flag.parse::<usize>().unwrap()] = true;
+        }
+        for (other, conflicting) in conflicting.into_iter().enumerate() {
+            if conflicting {
+                continue;
+            }
+            exclusive += 1;
+            let both = holds[at].iter().zip(&holds[other]).position(|(left, right)| *left && *right);
+            assert_eq!(both.map(|at| values[at]), None, "{left:?} and {:?} both hold", conditions[other]);
+        }
+    }
+    assert!(exclusive > 500, "{exclusive}");
 }

@@ -34,7 +34,10 @@ fn r12_ranges_with_v_build_metadata_and_partial_versions() {
         ("=1.2.0", "1.2+build", true),
         // A partial version in a range stands for all that begin so.
         ("1.2", "1.2.9", true),
-        ("=1.2", "1.2.0-rc.1", true),
+        ("=1.2", "1.2.0-rc.1", false),
+        ("=1.2", "1.2.1-rc.1", true),
+        ("=1.2", "1.3.0-rc.1", false),
+        (">1.2", "1.3.0-rc.1", false),
         ("1.2", "1.3.0", false),
         ("1", "1.99.0", true),
         (">1.2", "1.2.9", false),
@@ -44,7 +47,8 @@ fn r12_ranges_with_v_build_metadata_and_partial_versions() {
         ("<=1.2", "1.3.0-rc.1", false),
         // Pre-releases come before their release.
         ("<2", "2.0.0-rc.1", false),
-        (">=2", "2.0.0-rc.1", true),
+        (">=2", "2.0.0-rc.1", false),
+        (">=2.0.0-0", "2.0.0-rc.1", true),
         ("<2.0.0", "2.0.0-rc.1", true),
         (">=2.0.0", "2.0.0-rc.1", false),
         (">=1.0.0-alpha.2", "1.0.0-alpha.10", true),
@@ -135,7 +139,9 @@ fn disjoint_ranges_are_seen() {
         assert_eq!(right_range.is_disjoint(&left_range), expected, "{right} and {left}");
     };
     check("<2", ">=2", true);
-    check("<2.0.0", ">=2", false);
+    check("<2.0.0", ">=2", true);
+    check("<2.0.0", ">=2.0.0-0", false);
+    check("<2", ">=2.0.0-0", true);
     check("<=2.0.0", ">=2.0.0", false);
     check("<2.0.0", ">=2.0.0", true);
     check("1.2", "1.3", true);
@@ -175,12 +181,24 @@ proptest! {
     }
 
     #[test]
-    fn below_and_from_a_partial_version_are_complements(partial in "[0-2](\\.[0-2])?", version in version()) {
+    fn a_partial_version_is_read_as_npm_desugars_it(partial in "[0-2](\\.[0-2])?", version in version()) {
         let parsed = Version::parse(&version).unwrap();
-        let holds = |operator: &str| Range::parse(&format!("{operator}{partial}")).unwrap().contains(parsed);
-        prop_assert_ne!(holds("<"), holds(">="));
-        prop_assert_ne!(holds("<="), holds(">"));
-        prop_assert_eq!(holds("="), version.starts_with(&format!("{partial}.")));
+        let holds = |range: &str| Range::parse(range).unwrap().contains(parsed);
+        let mut numbers: Vec<u64> = partial.split('.').map(|part| part.parse().unwrap()).collect();
+        let whole = |numbers: &[u64]| format!("{}.{}.0", numbers[0], numbers.get(1).unwrap_or(&0));
+        let first = whole(&numbers);
+        *numbers.last_mut().unwrap() += 1;
+        let next = whole(&numbers);
+        for (short, long) in [
+            (format!("<{partial}"), format!("<{first}-0")),
+            (format!("<={partial}"), format!("<{next}-0")),
+            (format!(">{partial}"), format!(">={next}")),
+            (format!(">={partial}"), format!(">={first}")),
+            (format!("={partial}"), format!(">={first} <{next}-0")),
+            (partial.clone(), format!(">={first} <{next}-0")),
+        ] {
+            prop_assert_eq!(holds(&short), holds(&long), "{} is {}", short, long);
+        }
     }
 
     #[test]
