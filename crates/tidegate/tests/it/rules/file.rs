@@ -78,8 +78,9 @@ fn swap_config_map(root: &Path, generation: u64, files: &[(&str, String)]) {
     }
     symlink(&data, root.join("..data_tmp")).unwrap();
     fs::rename(root.join("..data_tmp"), root.join("..data")).unwrap();
-    if generation > 1 {
-        fs::remove_dir_all(root.join(format!("..{}", generation - 1))).unwrap();
+    // The swap alone must be noticed; what is removed is what nobody watches any more.
+    if generation > 2 {
+        fs::remove_dir_all(root.join(format!("..{}", generation - 2))).unwrap();
     }
 }
 
