@@ -72,8 +72,12 @@ impl Entry<'_> {
         if let Err(refusal) = self.normalise_target(&mut parts) {
             return (None, self.refuse("", &refusal));
         }
-        let host = host(&parts);
-        let matched = self.rules.plan.routes.find(host.as_deref(), parts.method.as_str(), parts.uri.path());
+        // What the pattern captures points into the path, which outlives the request's own copy.
+        let uri = parts.uri.clone();
+        let matched = {
+            let host = host(&parts);
+            self.rules.plan.routes.find(host.as_deref(), parts.method.as_str(), uri.path())
+        };
         let Some(Matched { resource, params }) = matched else {
             parts.headers.insert(X_REQUEST_ID, self.context.request_id.clone());
             let result = call.call(Request::from_parts(parts, body), UNMATCHED_TIMEOUT).await;

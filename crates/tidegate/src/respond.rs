@@ -381,5 +381,10 @@ pub(crate) fn append_limits(headers: &mut HeaderMap, policies: &str, limits: &st
     }
 }
 
+/// Whether a header belongs to one answer only, and must not be kept for another.
+pub(crate) fn of_one_answer(name: &HeaderName) -> bool {
+    *name == RATELIMIT || *name == RATELIMIT_POLICY
+}
+
 #[cfg(test)]
 mod tests;

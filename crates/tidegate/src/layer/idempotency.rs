@@ -189,11 +189,8 @@ impl<C: Call> Guarded<C> {
     fn unavailable(&self, ask: &ClaimAsk, error: &StoreError) -> Step {
         StoreFailed { exchange: &self.exchange, error }.emit();
         if matches!(error, StoreError::CommitUnknown { .. }) {
-            let gates = self.exchange.gates.clone();
-            let (id, owner, lease) = (self.asked.id.clone(), ask.owner, ask.lease);
-            tokio::spawn(async move {
-                execute::until_stored(&gates, lease, async || gates.records().abandon(&id, owner).await).await;
-            });
+            let late = execute::Late::Abandon(self.asked.id.clone(), ask.owner);
+            late.store(self.exchange.gates.clone(), ask.lease);
         }
         Step::Done(self.refuse_store())
     }

@@ -8,8 +8,8 @@ use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Request, Response, StatusCode, response};
 use tidegate_core::Timestamp;
 use tidegate_core::idempotency::transition::{Held, How};
-use tidegate_core::idempotency::{Outcome, StoredResponse};
-use tidegate_store::traits::{Fenced, Renewed, StoreError};
+use tidegate_core::idempotency::{Outcome, Owner, Record, RecordId, Stage, StoredResponse};
+use tidegate_store::traits::{Fenced, Renewed, Shown, StoreError};
 
 use super::{Guarded, rule};
 use crate::Body;
@@ -171,14 +171,9 @@ impl<C: Call> Execution<'_, C> {
     }
 
     fn complete_later(&self, stored: Arc<StoredResponse>) {
-        let gates = self.guarded.exchange.gates.clone();
-        let (held, span) = (self.held.clone(), rule(&self.guarded.exchange).max_execution);
-        let running = gates.running();
-        tokio::spawn(async move {
-            until_stored(&gates, span, async || gates.records().complete(&held, &stored).await).await;
-            gates.completed(held.id()).notify_waiters();
-            drop(running);
-        });
+        let exchange = &self.guarded.exchange;
+        let span = rule(exchange).max_execution;
+        Late::Complete(self.held.clone(), stored).store(exchange.gates.clone(), span);
     }
 
     /// Another attempt took the record: its result counts.
@@ -186,16 +181,9 @@ impl<C: Call> Execution<'_, C> {
         let exchange = &*self.guarded.exchange;
         IdempotencyAnswered { exchange, outcome: IdempotencyOutcome::Superseded }.emit();
         match exchange.gates.records().read(self.held.id()).await {
-            Ok(Some(shown)) if shown.record.response().is_some() => {
-                shown.record.response().map_or_else(|| self.superseded_without_result(), |winner| replay(winner))
-            }
-            _ => self.superseded_without_result(),
+            Ok(Some(Shown { record: Record { stage: Stage::Finished(winner), .. }, .. })) => replay(&winner),
+            _ => exchange.refused(&Refusal::Superseded { rule: rule(exchange).id.clone() }),
         }
-    }
-
-    fn superseded_without_result(&self) -> Response<Body> {
-        let exchange = &*self.guarded.exchange;
-        exchange.refuse(&Refusal::Superseded { rule: rule(exchange).id.clone() })
     }
 
     /// Not applied: released. Unknown: the record stays as it is, and the table decides when the lease
@@ -209,11 +197,7 @@ impl<C: Call> Execution<'_, C> {
         IdempotencyAnswered { exchange, outcome: IdempotencyOutcome::Released }.emit();
         if let Err(error) = exchange.gates.records().release(&self.held).await {
             StoreFailed { exchange, error: &error }.emit();
-            let gates = exchange.gates.clone();
-            let (held, span) = (self.held.clone(), rule(exchange).lease);
-            tokio::spawn(async move {
-                until_stored(&gates, span, async || gates.records().release(&held).await).await;
-            });
+            Late::Release(self.held.clone()).store(exchange.gates.clone(), rule(exchange).lease);
         }
     }
 }
@@ -226,17 +210,47 @@ fn outcome_of(response: &Response<Body>) -> Outcome {
     }
 }
 
-/// Tries to store until the store answers or `span` is over.
-pub(super) async fn until_stored(
-    gates: &Gates,
-    span: Duration,
-    store: impl AsyncFn() -> Result<Fenced, StoreError>,
-) {
-    let give_up = gates.env().now() + span;
-    let mut pause = FIRST_PAUSE;
-    while store().await.is_err() && gates.env().now() < give_up {
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(MAX_PAUSE);
+/// What the store could not be told yet.
+pub(super) enum Late {
+    Complete(Held, Arc<StoredResponse>),
+    Release(Held),
+    /// A claim that may have been stored, by an attempt that will not execute.
+    Abandon(RecordId, Owner),
+}
+
+impl Late {
+    /// Tries in the background until the store answers or `span` is over.
+    pub(super) fn store(self, gates: Gates, span: Duration) {
+        let running = gates.running();
+        tokio::spawn(async move {
+            let give_up = gates.env().now() + span;
+            let mut pause = FIRST_PAUSE;
+            while let Err(error) = self.attempt(&gates).await {
+                if gates.env().now() >= give_up {
+                    tracing::error!(%error, "the idempotency store was not told how an execution ended");
+                    break;
+                }
+                tokio::time::sleep(pause).await;
+                pause = (pause * 2).min(MAX_PAUSE);
+            }
+            gates.completed(self.id()).notify_waiters();
+            drop(running);
+        });
+    }
+
+    async fn attempt(&self, gates: &Gates) -> Result<Fenced, StoreError> {
+        match self {
+            Self::Complete(held, stored) => gates.records().complete(held, stored).await,
+            Self::Release(held) => gates.records().release(held).await,
+            Self::Abandon(id, owner) => gates.records().abandon(id, *owner).await,
+        }
+    }
+
+    fn id(&self) -> &RecordId {
+        match self {
+            Self::Complete(held, _) | Self::Release(held) => held.id(),
+            Self::Abandon(id, _) => id,
+        }
     }
 }
 
