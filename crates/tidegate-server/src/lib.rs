@@ -1,4 +1,6 @@
 //! The parts of the `tidegate` binary.
 
+pub mod cli;
 pub mod config;
 pub mod gateway;
+pub mod serve;

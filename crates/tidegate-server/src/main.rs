@@ -1,2 +1,10 @@
 //! The `tidegate` binary.
-fn main() {}
+
+use std::process::ExitCode;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    tidegate_server::cli::run()
+}

@@ -161,6 +161,12 @@ impl Gates {
         }
     }
 
+    /// Forgets keys of limits that are as good as fresh; says how many. A flood that has passed would
+    /// else stay in memory.
+    pub fn sweep(&self) -> usize {
+        self.0.limits.sweep(self.0.env.now())
+    }
+
     /// All metrics in the OpenMetrics text format.
     pub fn render_metrics(&self) -> String {
         if let Some(rules) = self.in_force() {

@@ -22,4 +22,5 @@ pub use body::StreamError;
 pub use drain::{Token, Tracker};
 pub use listener::{BindError, Drained, Handler, Listener, ListenerConfig, Server};
 pub use upstream::{HostHeader, Upstream, UpstreamConfig};
+pub use route::Route;
 pub use url::{UpstreamUrl, UrlError};

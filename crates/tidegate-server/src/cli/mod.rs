@@ -1,0 +1,56 @@
+//! The command line. Exit 0 fine, 1 refused or an expectation failed, 2 usage, 3 conflict, 4 unreachable.
+
+mod gateway;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// As it should.
+    Fine,
+    /// Something was refused, or an expectation failed.
+    Refused,
+    /// The command line makes no sense.
+    Usage,
+    /// Somebody else was first.
+    Conflict,
+    /// A server or store does not answer.
+    Unreachable,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        match exit {
+            Exit::Fine => Self::SUCCESS,
+            Exit::Refused => Self::from(1),
+            Exit::Usage => Self::from(2),
+            Exit::Conflict => Self::from(3),
+            Exit::Unreachable => Self::from(4),
+        }
+    }
+}
+
+/// Rate limiting, idempotency keys, circuit breaking and progressive delivery in front of a service.
+#[derive(Debug, Parser)]
+#[command(name = "tidegate", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the four gates in front of a service.
+    Gateway(gateway::Args),
+}
+
+/// Runs the command that the process was started with.
+pub fn run() -> ExitCode {
+    let cli = Cli::parse();
+    match cli.command {
+        Command::Gateway(args) => gateway::run(&args).into(),
+    }
+}

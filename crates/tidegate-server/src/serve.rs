@@ -1,0 +1,211 @@
+//! Starts a gateway out of its configuration, and stops it without losing anything.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate::env::Env;
+use tidegate::loader::Loader;
+use tidegate::rules::{Options, RuleService, Setup, StartError};
+use tidegate::{Gates, Settings, respond};
+use tidegate_core::rule::path::EncodedSlash;
+use tidegate_core::rule::version::{Digest, Version};
+use tidegate_core::rule::{Deployment, IdempotencyBackend, Shell};
+use tidegate_store::IdempotencyStore;
+use tidegate_store::memory::rules::MemoryRules;
+use tidegate_store::memory::{MemoryIdempotency, MemoryLimits};
+use tidegate_store::rules::{RuleStore, RuleStoreError};
+use tidegate_store::sql::sqlite::{self, SqliteIdempotency, SqliteRules};
+
+use crate::config::{Config, Disclose, EncodedSlashes, StoreSetting};
+use crate::gateway::{BindError, Drained, Listener, Route, Server, Tracker, Upstream};
+
+/// Records that the memory store keeps; one more is answered by 503.
+const PURGE_EVERY: Duration = Duration::from_secs(10);
+/// Rows that one purge deletes; more wait for the next.
+const PURGE_BATCH: u32 = 500;
+/// How often limits forget keys that are as good as fresh.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+
+/// Why a gateway did not start.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The database cannot be used.
+    #[error("{path}: {source}")]
+    Store {
+        /// The file.
+        path: String,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// No rules are in force.
+    #[error(transparent)]
+    Rules(#[from] StartError),
+    /// A port cannot be had.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+}
+
+/// Where rules and records live.
+pub struct Stores {
+    /// Rule versions and the audit trail.
+    pub rules: Arc<dyn RuleStore>,
+    /// Idempotency records.
+    pub records: Arc<dyn IdempotencyStore>,
+}
+
+impl Stores {
+    /// Opens what the configuration names, making the database when there is none.
+    pub async fn open(setting: &StoreSetting, env: &Env) -> Result<Self, ServeError> {
+        match setting {
+            StoreSetting::Memory => {
+                let (rules, records) = (env.clone(), env.clone());
+                Ok(Self {
+                    rules: Arc::new(MemoryRules::new(move || rules.now())),
+                    records: Arc::new(MemoryIdempotency::new(Arc::new(move || records.now()), MemoryLimits::default())),
+                })
+            }
+            StoreSetting::Sqlite(path) => open_sqlite(path).await,
+        }
+    }
+}
+
+async fn open_sqlite(path: &Path) -> Result<Stores, ServeError> {
+    let failed = |source: Box<dyn std::error::Error + Send + Sync>| ServeError::Store {
+        path: path.display().to_string(),
+        source,
+    };
+    let pool = sqlite::open(path).await.map_err(|error| failed(error.into()))?;
+    let rules = SqliteRules::new(pool.clone()).await.map_err(|error: RuleStoreError| failed(error.into()))?;
+    let records = SqliteIdempotency::open(pool).await.map_err(|error| failed(error.into()))?;
+    Ok(Stores { rules: Arc::new(rules), records: Arc::new(records) })
+}
+
+/// A gateway at work.
+pub struct Gateway {
+    /// Its gates.
+    pub gates: Gates,
+    /// The rules' life.
+    pub rules: Arc<RuleService>,
+    /// The rule store, for the audit trail.
+    pub store: Arc<dyn RuleStore>,
+    server: Server,
+    drain: Duration,
+}
+
+impl Gateway {
+    /// Opens the stores, brings the rules in force, and only then answers clients.
+    pub async fn start(config: &Config) -> Result<Self, ServeError> {
+        let env = Env::system();
+        // Taken first: a port in use is the mistake that is made most often, and costs nothing to find.
+        let listener = Listener::bind(config.listen, config.listener())?;
+        let stores = Stores::open(&config.store, &env).await?;
+        let gates = Gates::new(env.clone(), settings(config), Arc::clone(&stores.records));
+        let setup = Setup {
+            store: Arc::clone(&stores.rules),
+            path: config.rules.clone(),
+            node: node(config),
+            compile: Loader::new(deployment(&config.store)),
+            env,
+            metrics: Arc::clone(gates.metrics()),
+            options: Options::default(),
+        };
+        let swapped = gates.clone();
+        let rules = RuleService::start(setup, move |stored, plan| {
+            let version = Version { number: stored.number, digest: Digest::from_bytes(stored.digest) };
+            swapped.install(version, plan);
+        })
+        .await?;
+        tokio::spawn(purge(Arc::clone(&stores.records)));
+        tokio::spawn(sweep(gates.clone()));
+        let upstream = upstream(config);
+        let route = Route::new(gates.clone(), upstream, usize::from(config.trusted_hops));
+        let server = listener.start(route, Tracker::new())?;
+        let rules = Arc::new(rules);
+        Ok(Self { gates, rules, store: stores.rules, server, drain: config.drain })
+    }
+
+    /// Where clients connect.
+    pub fn addr(&self) -> SocketAddr {
+        self.server.addr()
+    }
+
+    /// Stops accepting, lets what has begun come to its end and be recorded, and says what was cut.
+    pub async fn shutdown(self) -> Drained {
+        let gates = self.gates;
+        let (mut drained, executions) = tokio::join!(
+            self.server.shutdown(self.drain),
+            tokio::time::timeout(self.drain, gates.drained()),
+        );
+        if executions.is_err() {
+            drained.tasks += 1;
+        }
+        drained
+    }
+}
+
+fn settings(config: &Config) -> Settings {
+    Settings {
+        disclose: match config.disclose {
+            Disclose::Full => respond::Disclose::Full,
+            Disclose::Minimal => respond::Disclose::Minimal,
+        },
+        max_body: config.limits.max_body,
+        ipv6_prefix: config.ipv6_prefix,
+        encoded_slash: match config.encoded_slashes {
+            EncodedSlashes::Refuse => EncodedSlash::Refuse,
+            EncodedSlashes::Keep => EncodedSlash::Keep,
+        },
+        max_keys: config.limits.max_keys,
+    }
+}
+
+/// What rules may ask for behind this gateway.
+pub fn deployment(store: &StoreSetting) -> Deployment {
+    Deployment {
+        shared_store: false,
+        idempotency_store: match store {
+            StoreSetting::Memory => IdempotencyBackend::Memory,
+            StoreSetting::Sqlite(_) => IdempotencyBackend::Sqlite,
+        },
+        shell: Shell::Gateway,
+    }
+}
+
+/// The same after a restart: what was published from a file is remembered for each node and path.
+fn node(config: &Config) -> String {
+    let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
+    let host = host.trim();
+    format!("{}:{}", if host.is_empty() { "localhost" } else { host }, config.listen.port())
+}
+
+fn upstream(config: &Config) -> Upstream {
+    // The checked configuration has at least one upstream, and each at least one URL.
+    let setting = &config.upstreams[0];
+    let mut urls = setting.urls.clone();
+    let first = urls.remove(0);
+    Upstream::new(first, urls, &config.upstream(setting))
+}
+
+/// Deletes expired records in small batches, so that no claim waits behind a long transaction.
+async fn purge(records: Arc<dyn IdempotencyStore>) {
+    loop {
+        match records.purge(PURGE_BATCH).await {
+            Ok(purged) if purged == PURGE_BATCH => tokio::task::yield_now().await,
+            Ok(_) => tokio::time::sleep(PURGE_EVERY).await,
+            Err(error) => {
+                tracing::warn!(%error, "purge failed; it is tried again");
+                tokio::time::sleep(PURGE_EVERY).await;
+            }
+        }
+    }
+}
+
+async fn sweep(gates: Gates) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        gates.sweep();
+    }
+}
