@@ -7,6 +7,7 @@ use super::*;
 
 mod edit;
 mod experiments;
+mod model;
 
 const START: Timestamp = Timestamp::from_secs(1_000_000);
 const HOST: &str = "a.internal";
