@@ -269,7 +269,7 @@ impl IdempotencyStore for SqliteIdempotency {
             .await
             .map_err(store_error)?;
             // A damaged row must not hide the others from the operator who looks for it.
-            rows.iter().filter_map(|row| row::listed(row).map_err(store_error).transpose()).collect()
+            Ok(rows.iter().filter_map(|row| row::listed(row).ok().flatten()).collect())
         })
     }
 

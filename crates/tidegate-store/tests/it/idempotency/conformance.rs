@@ -80,7 +80,6 @@ async fn sqlite_answers_as_the_core_does() {
     let mut all = Seen::new();
     for seed in 0..SEEDS {
         let world = World::new().await;
-        // The file system's flushes are not what this is about.
         let store: &dyn IdempotencyStore = &*world.store;
         let advance = |by: Duration| {
             world.shift.advance(by);

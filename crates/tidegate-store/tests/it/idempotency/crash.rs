@@ -145,7 +145,7 @@ async fn i5_effects_elsewhere_are_held_or_sent_again_with_a_higher_fence() {
                 }
                 (Claimed::Answer(Answer::OutcomeUnknown { .. }), "after claim" | "after sending", "hold") => {
                     // It stays so for as long as the record counts.
-                    shift.advance(RETENTION - LEASE - Duration::from_mins(10));
+                    shift.advance(RETENTION.mul_f64(0.9));
                     let later = answer(&store, "k1", &ask(3)).await;
                     assert!(matches!(later, Answer::OutcomeUnknown { .. }), "{case}: {later:?}");
                 }

@@ -26,7 +26,7 @@ const RETENTION: Duration = Duration::from_hours(24);
 /// A database file with the idempotency table and a business table without any constraint, so that
 /// a second effect shows.
 struct World {
-    _folder: TempDir,
+    folder: TempDir,
     pool: SqlitePool,
     store: Arc<SqliteIdempotency>,
     shift: ClockShift,
@@ -37,12 +37,12 @@ impl World {
         let folder = tempfile::tempdir().unwrap();
         let shift = ClockShift::default();
         let (pool, store) = instance(&folder.path().join("test.db"), &shift).await;
-        Self { _folder: folder, pool, store: Arc::new(store), shift }
+        Self { folder, pool, store: Arc::new(store), shift }
     }
 
     /// Another instance on the same file.
     async fn another(&self) -> SqliteIdempotency {
-        let path = self._folder.path().join("test.db");
+        let path = self.folder.path().join("test.db");
         instance(&path, &self.shift).await.1
     }
 

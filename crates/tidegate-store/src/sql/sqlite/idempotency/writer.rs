@@ -218,3 +218,6 @@ pub(super) fn store_error(error: sqlx::Error) -> StoreError {
         _ => StoreError::Unavailable { store: STORE, source: Arc::new(error) },
     }
 }
+
+#[cfg(test)]
+mod tests;
