@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::body::Streamed;
 use super::drain::Token;
 use super::inbound::normalise;
-use super::io::{InFlight, Io, Phase, Prefix, Progress, Protocol};
+use super::io::{Closing, InFlight, Io, Phase, Prefix, Progress, Protocol};
 use super::listener::{Handler, ListenerConfig};
 
 /// How long an HTTP/2 connection that is being closed may take to say so.
@@ -83,17 +83,19 @@ pub(super) async fn serve<H: Handler>(
     let progress = Arc::new(Progress::default());
     let io = TokioIo::new(Io::new(stream, prefix, Arc::clone(&progress)));
     let token = Arc::new(token);
-    let body_timeout = config.body_timeout;
+    let limits = RequestLimits { body_timeout: config.body_timeout, max_headers: config.max_headers };
     let for_requests = Arc::clone(&progress);
     let for_upgrades = Arc::clone(&token);
-    let max_headers = config.max_headers;
     let service = service_fn(move |request: Request<Incoming>| {
-        let in_flight = for_requests.begin();
+        let progress = Arc::clone(&for_requests);
+        let in_flight = progress.begin();
+        // The end of an answer of unknown length is the end of its connection, then.
+        let ends_by_closing = request.version() < Version::HTTP_11;
         let handler = Arc::clone(&handler);
         let token = Arc::clone(&for_upgrades);
         async move {
-            let response = exchange(request, peer, handler, token, body_timeout, max_headers).await;
-            Ok::<_, Infallible>(response.map(|body| Tracked { body, _in_flight: in_flight }))
+            let response = exchange(request, peer, handler, token, progress, &limits).await;
+            Ok::<_, Infallible>(response.map(|body| Tracked { body, ends_by_closing, in_flight }))
         }
     });
 
@@ -104,8 +106,14 @@ pub(super) async fn serve<H: Handler>(
             let Some(parts) = connection.into_parts() else { return };
             let mut stream = parts.io.into_inner().into_stream();
             match end {
-                End::Over if progress.ended() => {}
-                End::Over => linger(stream).await,
+                End::Over { failed } => match progress.closing(failed || !parts.read_buf.is_empty()) {
+                    Closing::AtOnce => {}
+                    Closing::Linger => linger(stream).await,
+                    Closing::Reset => {
+                        // If it cannot be set, the connection is gone already.
+                        let _ = stream.set_zero_linger();
+                    }
+                },
                 End::TimedOut(Phase::Head) => {
                     // One try: a client that does not read is not waited for.
                     let written = timeout(LINGER, stream.write_all(REQUEST_TIMEOUT)).await;
@@ -148,13 +156,20 @@ async fn first_bytes(
     None
 }
 
+/// What holds for each request of a connection.
+#[derive(Clone, Copy)]
+struct RequestLimits {
+    body_timeout: Duration,
+    max_headers: usize,
+}
+
 async fn exchange<H: Handler>(
     mut request: Request<Incoming>,
     peer: SocketAddr,
     handler: Arc<H>,
     token: Arc<Token>,
-    body_timeout: Duration,
-    max_headers: usize,
+    progress: Arc<Progress>,
+    limits: &RequestLimits,
 ) -> Response<Body> {
     match normalise(&mut request) {
         Err(refusal) => return refusal.response(),
@@ -165,7 +180,7 @@ async fn exchange<H: Handler>(
         Ok(false) => {}
     }
     // hyper counts the headers of HTTP/1 only.
-    if request.version() == Version::HTTP_2 && request.headers().len() > max_headers {
+    if request.version() == Version::HTTP_2 && request.headers().len() > limits.max_headers {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return response;
@@ -174,7 +189,7 @@ async fn exchange<H: Handler>(
         if incoming.is_end_stream() {
             Body::empty()
         } else {
-            Body::stream(Streamed::request(incoming, body_timeout))
+            Body::stream(Streamed::request(incoming, limits.body_timeout, progress))
         }
     });
     handler.handle(request, peer).await
@@ -182,8 +197,11 @@ async fn exchange<H: Handler>(
 
 /// How serving ended.
 enum End {
-    /// hyper is done with it, in order or not.
-    Over,
+    /// hyper is done with it.
+    Over {
+        /// The client broke off, or what it sent was refused as no HTTP.
+        failed: bool,
+    },
     /// It stayed in this phase for longer than is allowed.
     TimedOut(Phase),
 }
@@ -258,9 +276,8 @@ async fn drive<C: Drive>(
             closing = true;
             connection.close_soon();
         }
-        // Errors are the client's doing (it broke off, or spoke no HTTP and was told so).
-        if Pin::new(&mut *connection).poll(cx).is_ready() {
-            return Poll::Ready(End::Over);
+        if let Poll::Ready(end) = Pin::new(&mut *connection).poll(cx) {
+            return Poll::Ready(End::Over { failed: end.is_err() });
         }
         let (phase, step) = progress.phase();
         let now_in = (seen_as(phase), step);
@@ -319,7 +336,8 @@ async fn linger(mut stream: TcpStream) {
 /// A response body whose end is the end of its request.
 struct Tracked {
     body: Body,
-    _in_flight: InFlight,
+    ends_by_closing: bool,
+    in_flight: InFlight,
 }
 
 impl http_body::Body for Tracked {
@@ -330,7 +348,12 @@ impl http_body::Body for Tracked {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Err(error))) = &frame {
+            tracing::debug!(%error, "an answer broke off");
+            self.in_flight.progress().broke(self.ends_by_closing);
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

@@ -128,7 +128,7 @@ fn a_client_that_does_not_read_is_cut() {
     origin.on("/endless", |exchange| {
         exchange.start_chunked(&[])?;
         loop {
-            exchange.chunk(&[b'x'; 65_536])?;
+            exchange.chunk(&[b'x'; 8192])?;
         }
     });
     let gateway = Gateway::with(&[&origin.url()], |listener, _, _| {
