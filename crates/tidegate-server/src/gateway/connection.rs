@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -41,6 +42,8 @@ const REQUEST_TIMEOUT: &[u8] =
 /// What all connections of a listener share.
 pub(super) struct Settings {
     pub(super) config: ListenerConfig,
+    /// Set before the connections are told to look: reading it costs nothing, asking the channel does.
+    pub(super) draining: AtomicBool,
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
 }
@@ -59,7 +62,7 @@ impl Settings {
             .timer(TokioTimer::new())
             .max_concurrent_streams(config.max_streams)
             .max_header_list_size(u32::try_from(config.max_header_size).unwrap_or(u32::MAX));
-        Self { config, http1, http2 }
+        Self { config, draining: AtomicBool::new(false), http1, http2 }
     }
 }
 
@@ -102,7 +105,7 @@ pub(super) async fn serve<H: Handler>(
     match protocol {
         Protocol::Http1 => {
             let mut connection = settings.http1.serve_connection(io, service).with_upgrades();
-            let end = drive(&mut connection, &progress, config, draining, |phase| phase).await;
+            let end = drive(&mut connection, &progress, settings, draining, |phase| phase).await;
             let Some(parts) = connection.into_parts() else { return };
             let mut stream = parts.io.into_inner().into_stream();
             match end {
@@ -129,7 +132,7 @@ pub(super) async fn serve<H: Handler>(
             // Frames of the connection itself are no request's head.
             let no_head = |phase| if phase == Phase::Head { Phase::Idle } else { phase };
             if let End::TimedOut(Phase::Idle) =
-                drive(&mut connection, &progress, config, draining, no_head).await
+                drive(&mut connection, &progress, settings, draining, no_head).await
             {
                 Pin::new(&mut connection).graceful_shutdown();
                 // What counts is that it ends; how, nobody is left to be told.
@@ -242,11 +245,11 @@ where
 async fn drive<C: Drive>(
     connection: &mut C,
     progress: &Progress,
-    config: &ListenerConfig,
+    settings: &Settings,
     mut draining: watch::Receiver<bool>,
     seen_as: impl Fn(Phase) -> Phase,
 ) -> End {
-    let is_draining = draining.clone();
+    let config = &settings.config;
     let mut drain = pin!(async move {
         // The sender outlives every connection but at a hard stop, and then nothing matters.
         let _ = draining.wait_for(|draining| *draining).await;
@@ -272,7 +275,7 @@ async fn drive<C: Drive>(
             drain_watched = true;
             let _ = drain.as_mut().poll(cx);
         }
-        if !closing && *is_draining.borrow() {
+        if !closing && settings.draining.load(Ordering::Acquire) {
             closing = true;
             connection.close_soon();
         }
