@@ -151,7 +151,8 @@ impl Layers {
         read: impl Fn(&Node, &mut Report) -> Option<T>,
     ) -> Option<T> {
         let name = path.rsplit('.').next().unwrap_or(path);
-        let in_file = fields.and_then(|fields| fields.optional(name, report, |node, report| read(node, report)).value);
+        let in_file =
+            fields.and_then(|fields| fields.optional(name, report, |node, report| read(node, report)).value);
         let given = self.given(path, form, report, read);
         given.or(in_file)
     }

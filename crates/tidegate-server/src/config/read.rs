@@ -91,7 +91,11 @@ fn read(
         _ if faults.is_empty() => {
             // Whatever gives no value has reported why, so this is out of reach.
             let message = "the configuration could not be read";
-            faults.push(Diagnostic::without_text(DEFAULT_FILE, message, "report this to the makers of Tidegate"));
+            faults.push(Diagnostic::without_text(
+                DEFAULT_FILE,
+                message,
+                "report this to the makers of Tidegate",
+            ));
             Err(Refused { faults })
         }
         _ => Err(Refused { faults }),
@@ -171,7 +175,8 @@ impl Reader<'_, '_, '_> {
         form: Form,
         read: impl Fn(&Node, &mut Report) -> Option<T>,
     ) -> Option<At<T>> {
-        let read = |node: &Node, report: &mut Report| Some(At { value: read(node, report)?, span: node.span });
+        let read =
+            |node: &Node, report: &mut Report| Some(At { value: read(node, report)?, span: node.span });
         self.layers.get(self.fields.as_mut(), path, form, self.report, read)
     }
 
@@ -183,10 +188,12 @@ impl Reader<'_, '_, '_> {
     fn upstreams(&mut self) -> Option<Vec<UpstreamSetting>> {
         let before = self.report.fault_count();
         let given = self.layers.given("upstream", Form::List, self.report, urls);
-        let in_file = self.fields.as_mut().and_then(|fields| {
-            fields.optional("upstreams", self.report, upstreams).value
-        });
-        let given = given.map(|urls| vec![UpstreamSetting { id: "default".to_owned(), urls, host: HostHeader::Client }]);
+        let in_file = self
+            .fields
+            .as_mut()
+            .and_then(|fields| fields.optional("upstreams", self.report, upstreams).value);
+        let given = given
+            .map(|urls| vec![UpstreamSetting { id: "default".to_owned(), urls, host: HostHeader::Client }]);
         let found = match (given, in_file) {
             // The host setting is the file's, wherever the URLs come from.
             (Some(mut given), Some(in_file)) => {
@@ -234,18 +241,25 @@ impl Reader<'_, '_, '_> {
             section.set("limits.max_connections", &mut limits.max_connections, |node, report| {
                 count(node, 1_000_000, report)
             });
-            section.set("limits.max_upstream_connections", &mut limits.max_upstream_connections, |node, report| {
-                non_zero(node, 100_000, report)
-            });
+            section.set(
+                "limits.max_upstream_connections",
+                &mut limits.max_upstream_connections,
+                |node, report| non_zero(node, 100_000, report),
+            );
             section.set("limits.max_header_size", &mut limits.max_header_size, |node, report| {
                 usize::try_from(bytes(node, head.clone(), report)?).ok()
             });
-            section.set("limits.max_headers", &mut limits.max_headers, |node, report| count(node, 1000, report));
+            section
+                .set("limits.max_headers", &mut limits.max_headers, |node, report| count(node, 1000, report));
             section.set("limits.max_streams", &mut limits.max_streams, |node, report| {
                 u32::try_from(integer(node, 1..=10_000, report)?).ok()
             });
-            section.set("limits.max_body", &mut limits.max_body, |node, report| bytes(node, 1..=1 << 30, report));
-            section.set("limits.max_keys", &mut limits.max_keys, |node, report| count(node, 1_000_000_000, report));
+            section.set("limits.max_body", &mut limits.max_body, |node, report| {
+                bytes(node, 1..=1 << 30, report)
+            });
+            section.set("limits.max_keys", &mut limits.max_keys, |node, report| {
+                count(node, 1_000_000_000, report)
+            });
         });
         limits
     }
@@ -317,12 +331,7 @@ struct Section<'a, 's, 'n> {
 }
 
 impl Section<'_, '_, '_> {
-    fn set<T>(
-        &mut self,
-        path: &'static str,
-        value: &mut T,
-        read: impl Fn(&Node, &mut Report) -> Option<T>,
-    ) {
+    fn set<T>(&mut self, path: &'static str, value: &mut T, read: impl Fn(&Node, &mut Report) -> Option<T>) {
         if let Some(given) = self.layers.get(self.fields.as_mut(), path, Form::Plain, self.report, read) {
             *value = given;
         }
@@ -374,7 +383,7 @@ fn host(node: &Node, report: &mut Report) -> Option<HostHeader> {
 
 fn address(node: &Node, report: &mut Report) -> Option<SocketAddr> {
     const HELP: &str = "write IP:PORT: 127.0.0.1:8080, 0.0.0.0:80, \"[::1]:8080\" (quoted in YAML)";
-    let (Some(Scalar::Text(text)) | Some(Scalar::Number(text))) = Scalar::of(node) else {
+    let Some(Scalar::Text(text) | Scalar::Number(text)) = Scalar::of(node) else {
         wrong_type(node, "an address is expected", HELP, report);
         return None;
     };
@@ -393,7 +402,10 @@ fn loopback_address(node: &Node, report: &mut Report) -> Option<SocketAddr> {
         report.fault(
             node.span,
             format!("the administration has no password, and {ip} can be reached from the network"),
-            format!("write 127.0.0.1:{}; probes and metrics can be served elsewhere with health", found.port()),
+            format!(
+                "write 127.0.0.1:{}; probes and metrics can be served elsewhere with health",
+                found.port()
+            ),
         );
         return None;
     }

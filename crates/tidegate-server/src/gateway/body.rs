@@ -1,6 +1,7 @@
 //! Streams that are given up when nothing moves.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
+use super::io::Progress;
 use super::pool::Lease;
 
 /// Why a streamed body ended early. It is the source of [`tidegate::body::BodyError::Broken`].
@@ -55,23 +57,33 @@ pub(super) struct Streamed {
     incoming: Incoming,
     stall: Stall,
     lease: Option<Lease>,
+    client: Option<Arc<Progress>>,
 }
 
 impl Streamed {
-    /// A client's request body.
-    pub(super) fn request(incoming: Incoming, limit: Duration) -> Self {
-        Self { incoming, stall: Stall::new(limit), lease: None }
+    /// A request body that a client sends.
+    pub(super) fn request(incoming: Incoming, limit: Duration, client: Arc<Progress>) -> Self {
+        Self { incoming, stall: Stall::new(limit), lease: None, client: Some(client) }
     }
 
     /// An upstream's response body. The connection goes back to its pool once the body has ended
     /// in order, and is closed when it has not.
     pub(super) fn response(incoming: Incoming, limit: Duration, lease: Lease) -> Self {
-        Self { incoming, stall: Stall::new(limit), lease: Some(lease) }
+        Self { incoming, stall: Stall::new(limit), lease: Some(lease), client: None }
     }
 
     fn ended(&mut self) {
+        self.client = None;
         if let Some(lease) = self.lease.take() {
             lease.give_back();
+        }
+    }
+}
+
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        if let Some(client) = &self.client {
+            client.left_unread();
         }
     }
 }

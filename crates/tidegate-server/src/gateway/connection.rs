@@ -5,6 +5,7 @@ use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::body::Streamed;
 use super::drain::Token;
 use super::inbound::normalise;
-use super::io::{InFlight, Io, Phase, Prefix, Progress, Protocol};
+use super::io::{Closing, InFlight, Io, Phase, Prefix, Progress, Protocol};
 use super::listener::{Handler, ListenerConfig};
 
 /// How long an HTTP/2 connection that is being closed may take to say so.
@@ -41,6 +42,8 @@ const REQUEST_TIMEOUT: &[u8] =
 /// What all connections of a listener share.
 pub(super) struct Settings {
     pub(super) config: ListenerConfig,
+    /// Set before the connections are told to look: reading it costs nothing, asking the channel does.
+    pub(super) draining: AtomicBool,
     http1: http1::Builder,
     http2: http2::Builder<TokioExecutor>,
 }
@@ -59,7 +62,7 @@ impl Settings {
             .timer(TokioTimer::new())
             .max_concurrent_streams(config.max_streams)
             .max_header_list_size(u32::try_from(config.max_header_size).unwrap_or(u32::MAX));
-        Self { config, http1, http2 }
+        Self { config, draining: AtomicBool::new(false), http1, http2 }
     }
 }
 
@@ -83,29 +86,37 @@ pub(super) async fn serve<H: Handler>(
     let progress = Arc::new(Progress::default());
     let io = TokioIo::new(Io::new(stream, prefix, Arc::clone(&progress)));
     let token = Arc::new(token);
-    let body_timeout = config.body_timeout;
+    let limits = RequestLimits { body_timeout: config.body_timeout, max_headers: config.max_headers };
     let for_requests = Arc::clone(&progress);
     let for_upgrades = Arc::clone(&token);
-    let max_headers = config.max_headers;
     let service = service_fn(move |request: Request<Incoming>| {
-        let in_flight = for_requests.begin();
+        let progress = Arc::clone(&for_requests);
+        let in_flight = progress.begin();
+        // The end of an answer of unknown length is the end of its connection, then.
+        let ends_by_closing = request.version() < Version::HTTP_11;
         let handler = Arc::clone(&handler);
         let token = Arc::clone(&for_upgrades);
         async move {
-            let response = exchange(request, peer, handler, token, body_timeout, max_headers).await;
-            Ok::<_, Infallible>(response.map(|body| Tracked { body, _in_flight: in_flight }))
+            let response = exchange(request, peer, handler, token, progress, &limits).await;
+            Ok::<_, Infallible>(response.map(|body| Tracked { body, ends_by_closing, in_flight }))
         }
     });
 
     match protocol {
         Protocol::Http1 => {
             let mut connection = settings.http1.serve_connection(io, service).with_upgrades();
-            let end = drive(&mut connection, &progress, config, draining, |phase| phase).await;
+            let end = drive(&mut connection, &progress, settings, draining, |phase| phase).await;
             let Some(parts) = connection.into_parts() else { return };
             let mut stream = parts.io.into_inner().into_stream();
             match end {
-                End::Over if progress.ended() => {}
-                End::Over => linger(stream).await,
+                End::Over { failed } => match progress.closing(failed || !parts.read_buf.is_empty()) {
+                    Closing::AtOnce => {}
+                    Closing::Linger => linger(stream).await,
+                    Closing::Reset => {
+                        // If it cannot be set, the connection is gone already.
+                        let _ = stream.set_zero_linger();
+                    }
+                },
                 End::TimedOut(Phase::Head) => {
                     // One try: a client that does not read is not waited for.
                     let written = timeout(LINGER, stream.write_all(REQUEST_TIMEOUT)).await;
@@ -121,7 +132,7 @@ pub(super) async fn serve<H: Handler>(
             // Frames of the connection itself are no request's head.
             let no_head = |phase| if phase == Phase::Head { Phase::Idle } else { phase };
             if let End::TimedOut(Phase::Idle) =
-                drive(&mut connection, &progress, config, draining, no_head).await
+                drive(&mut connection, &progress, settings, draining, no_head).await
             {
                 Pin::new(&mut connection).graceful_shutdown();
                 // What counts is that it ends; how, nobody is left to be told.
@@ -148,13 +159,20 @@ async fn first_bytes(
     None
 }
 
+/// What holds for each request of a connection.
+#[derive(Clone, Copy)]
+struct RequestLimits {
+    body_timeout: Duration,
+    max_headers: usize,
+}
+
 async fn exchange<H: Handler>(
     mut request: Request<Incoming>,
     peer: SocketAddr,
     handler: Arc<H>,
     token: Arc<Token>,
-    body_timeout: Duration,
-    max_headers: usize,
+    progress: Arc<Progress>,
+    limits: &RequestLimits,
 ) -> Response<Body> {
     match normalise(&mut request) {
         Err(refusal) => return refusal.response(),
@@ -165,7 +183,7 @@ async fn exchange<H: Handler>(
         Ok(false) => {}
     }
     // hyper counts the headers of HTTP/1 only.
-    if request.version() == Version::HTTP_2 && request.headers().len() > max_headers {
+    if request.version() == Version::HTTP_2 && request.headers().len() > limits.max_headers {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
         return response;
@@ -174,7 +192,7 @@ async fn exchange<H: Handler>(
         if incoming.is_end_stream() {
             Body::empty()
         } else {
-            Body::stream(Streamed::request(incoming, body_timeout))
+            Body::stream(Streamed::request(incoming, limits.body_timeout, progress))
         }
     });
     handler.handle(request, peer).await
@@ -182,8 +200,11 @@ async fn exchange<H: Handler>(
 
 /// How serving ended.
 enum End {
-    /// hyper is done with it, in order or not.
-    Over,
+    /// hyper is done with it.
+    Over {
+        /// The client broke off, or what it sent was refused as no HTTP.
+        failed: bool,
+    },
     /// It stayed in this phase for longer than is allowed.
     TimedOut(Phase),
 }
@@ -224,11 +245,11 @@ where
 async fn drive<C: Drive>(
     connection: &mut C,
     progress: &Progress,
-    config: &ListenerConfig,
+    settings: &Settings,
     mut draining: watch::Receiver<bool>,
     seen_as: impl Fn(Phase) -> Phase,
 ) -> End {
-    let is_draining = draining.clone();
+    let config = &settings.config;
     let mut drain = pin!(async move {
         // The sender outlives every connection but at a hard stop, and then nothing matters.
         let _ = draining.wait_for(|draining| *draining).await;
@@ -254,13 +275,12 @@ async fn drive<C: Drive>(
             drain_watched = true;
             let _ = drain.as_mut().poll(cx);
         }
-        if !closing && *is_draining.borrow() {
+        if !closing && settings.draining.load(Ordering::Acquire) {
             closing = true;
             connection.close_soon();
         }
-        // Errors are the client's doing (it broke off, or spoke no HTTP and was told so).
-        if Pin::new(&mut *connection).poll(cx).is_ready() {
-            return Poll::Ready(End::Over);
+        if let Poll::Ready(end) = Pin::new(&mut *connection).poll(cx) {
+            return Poll::Ready(End::Over { failed: end.is_err() });
         }
         let (phase, step) = progress.phase();
         let now_in = (seen_as(phase), step);
@@ -319,7 +339,8 @@ async fn linger(mut stream: TcpStream) {
 /// A response body whose end is the end of its request.
 struct Tracked {
     body: Body,
-    _in_flight: InFlight,
+    ends_by_closing: bool,
+    in_flight: InFlight,
 }
 
 impl http_body::Body for Tracked {
@@ -330,7 +351,12 @@ impl http_body::Body for Tracked {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+        let frame = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Err(error))) = &frame {
+            tracing::debug!(%error, "an answer broke off");
+            self.in_flight.progress().broke(self.ends_by_closing);
+        }
+        frame
     }
 
     fn is_end_stream(&self) -> bool {

@@ -65,6 +65,17 @@ pub(super) enum Phase {
     Stalled,
 }
 
+/// How a connection is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Closing {
+    /// Nothing more is expected.
+    AtOnce,
+    /// The client may still be sending, and must read the answer first.
+    Linger,
+    /// So that a broken answer does not look whole.
+    Reset,
+}
+
 /// The progress of a connection. Only its own task and those of its requests write it, so plain
 /// loads and stores do.
 #[derive(Default)]
@@ -73,6 +84,9 @@ pub(super) struct Progress {
     read: AtomicBool,
     blocked: AtomicBool,
     ended: AtomicBool,
+    unread: AtomicBool,
+    broken: AtomicBool,
+    reset: AtomicBool,
     /// Moves with every change that starts a phase anew.
     steps: AtomicU32,
 }
@@ -99,14 +113,40 @@ impl Progress {
         (phase, self.steps.load(Relaxed))
     }
 
-    /// Whether the client has closed its side.
-    pub(super) fn ended(&self) -> bool {
-        self.ended.load(Relaxed)
+    /// A request's body was given up before its end.
+    pub(super) fn left_unread(&self) {
+        self.unread.store(true, Relaxed);
+    }
+
+    /// An answer broke off; with `reset` only a reset can tell the client so.
+    pub(super) fn broke(&self, reset: bool) {
+        self.broken.store(true, Relaxed);
+        self.reset.store(reset, Relaxed);
+    }
+
+    /// How a connection that has been served to its end is to be closed.
+    pub(super) fn closing(&self, refused: bool) -> Closing {
+        if self.reset.load(Relaxed) {
+            Closing::Reset
+        } else if self.broken.load(Relaxed) || self.ended.load(Relaxed) {
+            Closing::AtOnce
+        } else if refused || self.unread.load(Relaxed) {
+            Closing::Linger
+        } else {
+            Closing::AtOnce
+        }
     }
 }
 
 /// A request that is being answered.
 pub(super) struct InFlight(Arc<Progress>);
+
+impl InFlight {
+    /// Of its connection.
+    pub(super) fn progress(&self) -> &Progress {
+        &self.0
+    }
+}
 
 impl Drop for InFlight {
     fn drop(&mut self) {

@@ -1,20 +1,26 @@
 //! The port that clients connect to.
 
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use http::{Request, Response};
+use socket2::{Domain, Protocol, Socket, Type};
 use tidegate::Body;
 use tokio::sync::watch;
 
 use super::connection::Settings;
 use super::drain::Tracker;
 use super::worker::{self, Workers};
+
+/// Connections that the system holds until they are accepted; it may allow fewer.
+const BACKLOG: i32 = 4096;
 
 /// What is done with a request.
 ///
@@ -152,8 +158,7 @@ impl Listener {
     /// Binds `addr`; port 0 takes a free one.
     pub fn bind(addr: SocketAddr, config: ListenerConfig) -> Result<Self, BindError> {
         let failed = |error| BindError::new(addr, "--listen", error);
-        let socket = TcpListener::bind(addr).map_err(failed)?;
-        socket.set_nonblocking(true).map_err(failed)?;
+        let socket = listen(addr).map_err(failed)?;
         let addr = socket.local_addr().map_err(failed)?;
         Ok(Self { socket, addr, config })
     }
@@ -184,8 +189,18 @@ impl Listener {
             &mut threads,
         );
         acceptor.map_err(BindError::Worker)?;
-        Ok(Server { addr: self.addr, drain, stop, connections, tasks, threads })
+        Ok(Server { addr: self.addr, settings, drain, stop, connections, tasks, threads })
     }
+}
+
+fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
+    // A restart must not wait for connections of the last run to be forgotten by the system.
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&addr.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// What a shutdown left behind.
@@ -198,9 +213,9 @@ pub struct Drained {
 }
 
 /// A listener at work. Dropping it cuts everything at once.
-#[derive(Debug)]
 pub struct Server {
     addr: SocketAddr,
+    settings: Arc<Settings>,
     drain: watch::Sender<bool>,
     stop: watch::Sender<bool>,
     connections: Tracker,
@@ -219,10 +234,15 @@ impl Server {
         self.connections.count()
     }
 
+    fn stop_accepting(&self) {
+        self.settings.draining.store(true, Ordering::Release);
+        self.drain.send_replace(true);
+    }
+
     /// Stops accepting, closes idle connections, waits up to `drain` for requests, upgraded streams
     /// and tasks to end, then cuts what is left and says how much that was.
     pub async fn shutdown(mut self, drain: Duration) -> Drained {
-        self.drain.send_replace(true);
+        self.stop_accepting();
         let ended = async {
             self.connections.idle().await;
             self.tasks.idle().await;
@@ -244,9 +264,18 @@ impl Server {
     }
 }
 
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("addr", &self.addr)
+            .field("connections", &self.connections())
+            .finish_non_exhaustive()
+    }
+}
+
 impl Drop for Server {
     fn drop(&mut self) {
-        self.drain.send_replace(true);
+        self.stop_accepting();
         self.stop.send_replace(true);
     }
 }

@@ -111,10 +111,9 @@ impl Pool {
 
     /// An idle connection, or a new one. Waits while all are in use; whoever calls bounds that.
     pub(super) async fn checkout(self: &Arc<Self>) -> Result<Lease, ConnectError> {
-        let calls = Arc::clone(&self.calls);
-        let call = match Arc::clone(&calls).try_acquire_owned() {
+        let call = match Arc::clone(&self.calls).try_acquire_owned() {
             Ok(call) => call,
-            Err(_) => match calls.acquire_owned().await {
+            Err(_) => match Arc::clone(&self.calls).acquire_owned().await {
                 Ok(call) => call,
                 // The semaphore is never closed; if it were, this could only wait.
                 Err(_closed) => std::future::pending().await,
@@ -122,13 +121,13 @@ impl Pool {
         };
         loop {
             let own = self.own_shard();
-            while let Some(idle) = self.pop(own) {
-                if idle.since.elapsed() >= RECHECK {
+            while let Some((connection, age)) = self.pop(own) {
+                if age >= RECHECK {
                     // Lets the runtime look at its sockets, and the connection's task at its own.
                     tokio::task::yield_now().await;
                 }
-                if idle.connection.sender.is_ready() {
-                    return Ok(self.lease(idle.connection, call));
+                if connection.sender.is_ready() {
+                    return Ok(self.lease(connection, call));
                 }
             }
             let place = self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |open| {
@@ -140,10 +139,10 @@ impl Pool {
                 return Ok(self.lease(connection, call));
             }
             // At the bound, with a permit for a call and no connection: one is idle elsewhere.
-            if let Some(idle) = (0..self.shards.len()).find_map(|shard| self.pop(shard))
-                && idle.connection.sender.is_ready()
+            if let Some((connection, _)) = (0..self.shards.len()).find_map(|shard| self.pop(shard))
+                && connection.sender.is_ready()
             {
-                return Ok(self.lease(idle.connection, call));
+                return Ok(self.lease(connection, call));
             }
             tokio::task::yield_now().await;
         }
@@ -180,11 +179,13 @@ impl Pool {
         self.shards[shard].idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn pop(&self, shard: usize) -> Option<Idle> {
+    /// The connection that was used last, and how long it has been idle.
+    fn pop(&self, shard: usize) -> Option<(Connection, Duration)> {
         let mut stack = self.stack(shard);
-        let idle = stack.connections.pop()?;
-        if idle.since.elapsed() < self.idle_timeout {
-            return Some(idle);
+        let Idle { connection, since } = stack.connections.pop()?;
+        let age = since.elapsed();
+        if age < self.idle_timeout {
+            return Some((connection, age));
         }
         // All below have been idle for longer still.
         stack.connections.clear();

@@ -1,7 +1,11 @@
 //! Clients that are too slow, too many or too talkative.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use http::{Request, Response};
+use tidegate::Body;
+use tidegate_server::gateway::{Handler, Listener, ListenerConfig, Tracker};
 use tidegate_testkit::{Connection, Gate, Origin, request, wait_until};
 
 use crate::support::Gateway;
@@ -105,6 +109,35 @@ fn a_body_that_stops_arriving_is_given_up() {
     wait_until("the upstream connection to be closed", || gateway.upstream.connections() == 0);
 }
 
+/// Answers before the body is asked for.
+#[derive(Clone)]
+struct Denies;
+
+impl Handler for Denies {
+    async fn handle(&self, _: Request<Body>, _: SocketAddr) -> Response<Body> {
+        let mut response = Response::new(Body::full("denied"));
+        *response.status_mut() = http::StatusCode::TOO_MANY_REQUESTS;
+        response
+    }
+}
+
+#[test]
+fn a_denial_is_read_by_a_client_that_is_still_sending() {
+    let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), ListenerConfig::default()).unwrap();
+    let addr = listener.addr();
+    let _server = listener.start(Denies, Tracker::new()).unwrap();
+    for _ in 0..20 {
+        let response = request(addr, "POST", "/", &[], &vec![b'x'; 900_000]);
+        assert_eq!((response.status, response.text().as_str()), (429, "denied"));
+    }
+    // One that waits to be asked is not asked.
+    let mut connection = Connection::open(addr).unwrap();
+    connection
+        .send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n")
+        .unwrap();
+    assert_eq!(connection.read_head().unwrap().status, 429);
+}
+
 #[test]
 fn connections_beyond_the_cap_are_refused() {
     let origin = Origin::start();
@@ -128,7 +161,7 @@ fn a_client_that_does_not_read_is_cut() {
     origin.on("/endless", |exchange| {
         exchange.start_chunked(&[])?;
         loop {
-            exchange.chunk(&[b'x'; 65_536])?;
+            exchange.chunk(&[b'x'; 8192])?;
         }
     });
     let gateway = Gateway::with(&[&origin.url()], |listener, _, _| {

@@ -1,5 +1,7 @@
 //! The gateway's transport, tested over real sockets against a scripted origin.
 
+#![expect(clippy::unwrap_used, reason = "clippy does not know the helpers of tests as tests")]
+
 mod drain;
 mod exchange;
 mod limits;

@@ -65,7 +65,7 @@ impl Gateway {
         let workers = NonZeroUsize::new(2).unwrap();
         let mut listener = ListenerConfig { workers, ..ListenerConfig::default() };
         // Longer than any deadline, so that only the tests that set it see it end.
-        let idle_timeout = Duration::from_secs(60);
+        let idle_timeout = Duration::from_mins(1);
         let mut upstream = UpstreamConfig { workers, idle_timeout, ..UpstreamConfig::default() };
         let mut timeout = Duration::from_secs(15);
         change(&mut listener, &mut upstream, &mut timeout);

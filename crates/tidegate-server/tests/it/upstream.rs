@@ -118,6 +118,10 @@ fn an_answer_that_breaks_off_has_no_clean_end() {
         assert!(cut.contains(&error.kind()), "{path}: {error}");
         assert_eq!(origin.calls(path), 1, "{path}");
     }
+    // An HTTP/1.0 client knows the end of this one by the end of the connection only.
+    let mut old = Connection::open(gateway.addr).unwrap();
+    old.send("GET /chunked HTTP/1.0\r\n\r\n").unwrap();
+    assert_eq!(old.read_response(false).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
     wait_until("no broken connection to be kept", || gateway.upstream.connections() == 0);
     assert_eq!(gateway.failures(), []);
 }

@@ -3,7 +3,8 @@ use super::*;
 #[track_caller]
 fn check(text: &str, expected: Result<(&str, u16), UrlError>) {
     let parsed = text.parse::<UpstreamUrl>();
-    assert_eq!(parsed.as_ref().map(|url| (url.host(), url.port())).map_err(Clone::clone), expected, "{text}");
+    let expected = expected.map(|(host, port)| (host.to_owned(), port));
+    assert_eq!(parsed.map(|url| (url.host().to_owned(), url.port())), expected, "{text}");
 }
 
 #[test]
