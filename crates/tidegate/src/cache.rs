@@ -43,13 +43,13 @@ impl Default for Limits {
 
 /// Whose answer to what it is.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct CacheKey(Arc<[u8]>);
+pub struct Key(Arc<[u8]>);
 
 /// The last good answers, bounded; the one used longest ago goes first.
 #[derive(Debug)]
-pub struct AnswerCache {
+pub struct Cache {
     limits: Limits,
-    answers: Mutex<Lru<CacheKey, Arc<Stored>>>,
+    answers: Mutex<Lru<Key, Arc<Stored>>>,
 }
 
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub struct Hit {
     age: Duration,
 }
 
-impl CacheKey {
+impl Key {
     /// The key of a request. `target` is its path and query as forwarded, and `attributes` are the
     /// resource's, in document order. The host belongs to it, because one resource may have several.
     pub fn request<'a>(
@@ -121,7 +121,7 @@ impl CacheKey {
     }
 }
 
-impl AnswerCache {
+impl Cache {
     /// An empty one.
     pub fn new(limits: Limits) -> Self {
         Self { limits, answers: Mutex::new(Lru::new(limits.entries, limits.bytes)) }
@@ -135,7 +135,7 @@ impl AnswerCache {
     /// Keeps an answer that [`examine`] found fit, in the place of an older one.
     pub fn put(
         &self,
-        key: CacheKey,
+        key: Key,
         storable: Storable,
         head: &response::Parts,
         body: Bytes,
@@ -159,7 +159,7 @@ impl AnswerCache {
 
     /// The last good answer to a request with these headers, whatever its age; the caller compares
     /// [`Hit::age`] with the `ttl` of its rule.
-    pub fn get(&self, key: &CacheKey, request: &HeaderMap, now: Timestamp) -> Option<Hit> {
+    pub fn get(&self, key: &Key, request: &HeaderMap, now: Timestamp) -> Option<Hit> {
         let stored = Arc::clone(self.answers.lock().get(key)?);
         let age = stored.storable.received_age.saturating_add(now.since(stored.at));
         let usable = stored.storable.usable_for.is_none_or(|span| age < span);
@@ -173,7 +173,7 @@ impl AnswerCache {
 }
 
 /// With the default limits.
-impl Default for AnswerCache {
+impl Default for Cache {
     fn default() -> Self {
         Self::new(Limits::default())
     }

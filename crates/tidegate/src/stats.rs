@@ -126,7 +126,7 @@ pub struct Running(Arc<Counters>);
 impl ResourceStats {
     /// A call was let through and begins.
     #[inline]
-    pub fn enter(&self) -> Running {
+    pub fn start(&self) -> Running {
         let counters = Arc::clone(self.counters.mine());
         counters.started.fetch_add(1, Ordering::Relaxed);
         Running(counters)

@@ -21,16 +21,16 @@ fn answer(status: u16, pairs: &[(&'static str, &str)]) -> response::Parts {
     parts
 }
 
-fn key(name: &str) -> CacheKey {
-    CacheKey::call(name, None, [])
+fn key(name: &str) -> Key {
+    Key::call(name, None, [])
 }
 
 fn fit(request: &[(&'static str, &str)], answer: &response::Parts) -> Storable {
     examine(&Method::GET, &headers(request), false, answer).unwrap()
 }
 
-fn cache() -> AnswerCache {
-    AnswerCache::new(Limits::default())
+fn cache() -> Cache {
+    Cache::new(Limits::default())
 }
 
 /// Keeps an answer to `GET` with these headers, and asks for it `later`.
@@ -199,7 +199,7 @@ fn a_variant_answers_only_requests_that_agree() {
 #[test]
 fn keys_differ_in_each_part_and_in_where_parts_end() {
     let request = |host: &str, target: &str, subject: Option<&str>, channel: Option<&str>| {
-        CacheKey::request("pay", &Method::GET, host, target, subject, [("channel", channel)])
+        Key::request("pay", &Method::GET, host, target, subject, [("channel", channel)])
     };
     let keys = [
         request("a", "/x", None, None),
@@ -209,13 +209,13 @@ fn keys_differ_in_each_part_and_in_where_parts_end() {
         request("a", "/x", None, Some("u")),
         request("a", "/x?q", None, None),
         request("a/", "x", None, None),
-        CacheKey::request("pay", &Method::HEAD, "a", "/x", None, [("channel", None)]),
-        CacheKey::request("pa", &Method::GET, "a", "/x", None, [("channel", None)]),
-        CacheKey::request("pay", &Method::GET, "a", "/x", None, [("channe", None)]),
-        CacheKey::request("pay", &Method::GET, "a", "/x", None, []),
-        CacheKey::call("pay", None, []),
-        CacheKey::call("pay", Some("u"), []),
-        CacheKey::call("pay", None, [("channel", Some("u"))]),
+        Key::request("pay", &Method::HEAD, "a", "/x", None, [("channel", None)]),
+        Key::request("pa", &Method::GET, "a", "/x", None, [("channel", None)]),
+        Key::request("pay", &Method::GET, "a", "/x", None, [("channe", None)]),
+        Key::request("pay", &Method::GET, "a", "/x", None, []),
+        Key::call("pay", None, []),
+        Key::call("pay", Some("u"), []),
+        Key::call("pay", None, [("channel", Some("u"))]),
     ];
     for (place, key) in keys.iter().enumerate() {
         assert_eq!(keys.iter().position(|other| other == key), Some(place));
@@ -225,7 +225,7 @@ fn keys_differ_in_each_part_and_in_where_parts_end() {
 
 #[test]
 fn the_cache_is_bounded_in_answers_bytes_and_body() {
-    let cache = AnswerCache::new(Limits { entries: 3, bytes: 10_000, body: 4_000 });
+    let cache = Cache::new(Limits { entries: 3, bytes: 10_000, body: 4_000 });
     let answer = answer(200, &[("etag", "\"e\"")]);
     let put = |name: &str, bytes: usize| {
         cache.put(key(name), fit(&[], &answer), &answer, Bytes::from(vec![0; bytes]), NOW)
@@ -242,7 +242,7 @@ fn the_cache_is_bounded_in_answers_bytes_and_body() {
     assert_eq!(cache.size().0, 3);
     assert!(cache.get(&key("49"), &HeaderMap::new(), NOW).is_some());
     assert!(cache.get(&key("46"), &HeaderMap::new(), NOW).is_none());
-    let tiny = AnswerCache::new(Limits { entries: 3, bytes: 100, body: 4_000 });
+    let tiny = Cache::new(Limits { entries: 3, bytes: 100, body: 4_000 });
     let whole = tiny.put(key("a"), fit(&[], &answer), &answer, Bytes::new(), NOW);
     assert_eq!(whole, Err(NotStored::TooLarge { limit: 100 }));
     assert_eq!(cache.most_body(), 4_000);

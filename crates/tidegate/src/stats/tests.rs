@@ -5,7 +5,7 @@ const NOW: Timestamp = Timestamp::from_secs(1_000_000);
 #[test]
 fn calls_are_counted_from_start_to_end() {
     let stats = ResourceStats::default();
-    let running: Vec<_> = (0..5).map(|_| stats.enter()).collect();
+    let running: Vec<_> = (0..5).map(|_| stats.start()).collect();
     let now = stats.snapshot(NOW);
     assert_eq!((now.admitted, now.in_flight, now.succeeded, now.failed), (5, 5, 0, 0));
     for (place, call) in running.into_iter().enumerate() {
@@ -52,7 +52,7 @@ fn threads_lose_nothing() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..500 {
-                    stats.enter().finish(Ended::Succeeded, Duration::from_millis(1), NOW);
+                    stats.start().finish(Ended::Succeeded, Duration::from_millis(1), NOW);
                     stats.block(Gate::Idempotency, &rule);
                 }
             });
@@ -67,7 +67,7 @@ fn threads_lose_nothing() {
 fn resources_keep_their_figures_across_rule_versions() {
     let stats = Stats::new();
     let first = stats.apply(["a", "b"]);
-    drop(first[1].enter());
+    drop(first[1].start());
     let second = stats.apply(["b", "c", "b"]);
     assert_eq!(second[0].snapshot(NOW).admitted, 1);
     assert_eq!(second[1].snapshot(NOW).admitted, 0);
