@@ -8,6 +8,8 @@ mod condition;
 mod limit;
 mod rollout;
 mod safety;
+#[cfg(test)]
+mod tests;
 
 use serde_json::{Map, Value, json};
 

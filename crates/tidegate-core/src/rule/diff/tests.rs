@@ -282,7 +282,7 @@ fn breakers_keep_their_state_and_say_what_else_starts_anew() {
     check_effect(|breaker| breaker.min_requests = 5, BreakerCarry::Keep);
     check_effect(|breaker| breaker.open_for = Duration::from_secs(9), BreakerCarry::Keep);
     check_effect(|breaker| breaker.trip.truncate(2), BreakerCarry::Keep);
-    check_effect(|breaker| drop(breaker.trip.remove(0)), BreakerCarry::KeepState);
+    check_effect(|breaker| breaker.trip = breaker.trip.split_off(1), BreakerCarry::KeepState);
     check_effect(|breaker| breaker.window = Duration::from_secs(9), BreakerCarry::KeepState);
     check_effect(|breaker| breaker.failure.truncate(1), BreakerCarry::KeepState);
     check_effect(|breaker| breaker.per_upstream_host = false, BreakerCarry::Fresh);

@@ -1,0 +1,211 @@
+//! The schema beside the corpus of rule documents, good and bad.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::PathBuf;
+
+use granit_parser::{Event, Parser, ScalarStyle};
+use serde_json::{Map, Value};
+
+use super::json_schema;
+
+/// What a bad document says of itself in its first line.
+const REJECTS: &str = "# schema: rejects";
+const CANNOT_TELL: &str = "# schema: cannot tell";
+
+fn documents(kind: &str) -> Vec<(String, String)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(kind);
+    let mut found: Vec<(String, String)> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    found.sort();
+    found
+}
+
+fn validator() -> jsonschema::Validator {
+    jsonschema::draft202012::new(&json_schema()).unwrap()
+}
+
+// ---- YAML to JSON, just enough for the corpus ------------------------------------------------------
+
+fn read(text: &str) -> Value {
+    let mut events = Parser::new_from_str(text)
+        .map(|event| event.unwrap().0)
+        .filter(|event| !matches!(event, Event::StreamStart | Event::DocumentStart(..)));
+    let mut anchors = HashMap::new();
+    let first = events.next().unwrap();
+    node(first, &mut events, &mut anchors)
+}
+
+fn node<'a>(
+    event: Event<'a>,
+    events: &mut impl Iterator<Item = Event<'a>>,
+    anchors: &mut HashMap<usize, Value>,
+) -> Value {
+    let (value, anchor) = match event {
+        Event::Alias(anchor) => return anchors[&anchor].clone(),
+        Event::Scalar(text, style, anchor, _) => (scalar(&text, style == ScalarStyle::Plain), anchor),
+        Event::SequenceStart(_, anchor, _) => {
+            let mut items = Vec::new();
+            loop {
+                match events.next().unwrap() {
+                    Event::SequenceEnd => break,
+                    event => items.push(node(event, events, anchors)),
+                }
+            }
+            (Value::Array(items), anchor)
+        }
+        Event::MappingStart(_, anchor, _) => {
+            let mut fields = Map::new();
+            loop {
+                match events.next().unwrap() {
+                    Event::MappingEnd => break,
+                    Event::Scalar(key, ..) => {
+                        let event = events.next().unwrap();
+                        fields.insert(key.into_owned(), node(event, events, anchors));
+                    }
+                    other => panic!("a key that is no scalar: {other:?}"),
+                }
+            }
+            (Value::Object(fields), anchor)
+        }
+        other => panic!("not expected: {other:?}"),
+    };
+    if anchor > 0 {
+        anchors.insert(anchor, value.clone());
+    }
+    value
+}
+
+fn scalar(text: &str, plain: bool) -> Value {
+    match text {
+        _ if !plain => text.into(),
+        "" | "~" | "null" => Value::Null,
+        "true" => true.into(),
+        "false" => false.into(),
+        // JSON has no leading zeros; the value is the same without them.
+        _ => match serde_json::from_str::<serde_json::Number>(text.trim_start_matches('0')) {
+            Ok(number) => Value::Number(number),
+            Err(_) => match serde_json::from_str::<serde_json::Number>(text) {
+                Ok(number) => Value::Number(number),
+                Err(_) => text.into(),
+            },
+        },
+    }
+}
+
+// ---- tests ---------------------------------------------------------------------------------------
+
+#[test]
+fn the_schema_is_a_schema() {
+    let schema = json_schema();
+    assert!(jsonschema::draft202012::meta::is_valid(&schema));
+    assert_eq!(json_schema(), schema);
+}
+
+#[test]
+fn good_documents_are_accepted() {
+    let validator = validator();
+    let documents = documents("good");
+    assert!(documents.len() >= 12, "{}", documents.len());
+    for (name, text) in documents {
+        let value = read(&text);
+        let errors: Vec<String> = validator
+            .iter_errors(&value)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{name}: {errors:#?}");
+    }
+}
+
+#[test]
+fn bad_documents_are_rejected_where_a_schema_can_tell() {
+    let validator = validator();
+    let documents = documents("bad");
+    assert!(documents.len() >= 40, "{}", documents.len());
+    let mut wrong = Vec::new();
+    for (name, text) in documents {
+        let rejects = match text.lines().next().unwrap() {
+            REJECTS => true,
+            CANNOT_TELL => false,
+            other => panic!("{name} does not say what the schema makes of it: {other}"),
+        };
+        if validator.is_valid(&read(&text)) == rejects {
+            wrong.push(name);
+        }
+    }
+    assert_eq!(wrong, [""; 0]);
+}
+
+#[test]
+fn canonical_forms_are_accepted() {
+    let validator = validator();
+    for rules in [crate::rule::RuleSet::default(), crate::rule::sample::everything()] {
+        let value = serde_json::from_str(&crate::rule::version::canonical(&rules)).unwrap();
+        let errors: Vec<String> = validator
+            .iter_errors(&value)
+            .map(|error| format!("{}: {error}", error.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{errors:#?}");
+    }
+}
+
+#[test]
+fn every_hundredth_of_a_percent_is_accepted_and_nothing_finer() {
+    let mut schema = json_schema();
+    schema["$ref"] = "#/$defs/percentage".into();
+    for field in ["required", "type", "properties", "patternProperties", "additionalProperties"] {
+        schema.as_object_mut().unwrap().remove(field);
+    }
+    let validator = jsonschema::draft202012::new(&schema).unwrap();
+    let valid = |text: &str| validator.is_valid(&serde_json::from_str(text).unwrap());
+    for hundredths in 0..=10_000 {
+        let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+        assert!(valid(&text), "{text}");
+    }
+    for text in ["0.005", "33.333", "100.01", "-0.01", "\"10\""] {
+        assert!(!valid(text), "{text}");
+    }
+}
+
+#[test]
+fn every_field_is_described_and_used_by_a_good_document() {
+    let schema = json_schema();
+    let text: String = documents("good").into_iter().map(|(_, text)| text).collect();
+    let mut undescribed = Vec::new();
+    let mut unused = Vec::new();
+    visit(&schema, &mut |name, field| {
+        let described = field.get("description").is_some()
+            || field.get("$ref").is_some()
+            || matches!(name, "all" | "any" | "not" | "split" | "key" | "derive");
+        if !described {
+            undescribed.push(name.to_owned());
+        }
+        if !text.contains(&format!("{name}:")) && !text.contains(&format!("\"{name}\":")) {
+            unused.push(name.to_owned());
+        }
+    });
+    assert_eq!(undescribed, [""; 0]);
+    assert_eq!(unused, [""; 0]);
+}
+
+/// Every field that the schema knows.
+fn visit(schema: &Value, seen: &mut impl FnMut(&str, &Value)) {
+    match schema {
+        Value::Array(items) => items.iter().for_each(|item| visit(item, seen)),
+        Value::Object(entries) => {
+            // `if` names fields that are described elsewhere.
+            for (name, value) in entries.iter().filter(|(name, _)| *name != "if") {
+                if let ("properties", Value::Object(fields)) = (name.as_str(), value) {
+                    fields.iter().for_each(|(name, field)| seen(name, field));
+                }
+                visit(value, seen);
+            }
+        }
+        _ => {}
+    }
+}
