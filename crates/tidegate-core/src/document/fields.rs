@@ -77,20 +77,19 @@ pub struct Fields<'n> {
 }
 
 impl<'n> Fields<'n> {
-    /// The fields of `node`, which messages call `what` ("this limit", "token_bucket").
+    /// The fields of `node`, which messages call `what` ("this limit", "`token_bucket`").
     pub fn of(node: &'n Node, what: impl Into<String>, report: &mut Report) -> Option<Self> {
         let what = what.into();
-        match &*node.kind {
-            Kind::Mapping(entries) => Some(Self { span: node.span, what, entries, known: Vec::new() }),
-            _ => {
-                scalar::wrong_type(
-                    node,
-                    &format!("{what} must be a mapping"),
-                    "write `{ field: value }`",
-                    report,
-                );
-                None
-            }
+        if let Kind::Mapping(entries) = &*node.kind {
+            Some(Self { span: node.span, what, entries, known: Vec::new() })
+        } else {
+            scalar::wrong_type(
+                node,
+                &format!("{what} must be a mapping"),
+                "write `{ field: value }`",
+                report,
+            );
+            None
         }
     }
 

@@ -86,7 +86,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, NotDuration> {
     while !rest.is_empty() {
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let (number, after) = rest.split_at(digits);
-        let letters = after.bytes().take_while(|byte| byte.is_ascii_lowercase()).count();
+        let letters = after.bytes().take_while(u8::is_ascii_lowercase).count();
         let (unit, after) = after.split_at(letters);
         let position = units.iter().position(|(name, _)| *name == unit).ok_or(NotDuration::Grammar)?;
         if number.is_empty() {
@@ -115,7 +115,8 @@ pub fn show(span: Duration) -> String {
     let mut text = String::new();
     for (unit, size) in UNITS {
         if nanos >= size {
-            text.push_str(&format!("{}{unit}", nanos / size));
+            text.push_str(&(nanos / size).to_string());
+            text.push_str(unit);
             nanos %= size;
         }
     }
@@ -125,12 +126,9 @@ pub fn show(span: Duration) -> String {
 /// A number of bytes in `range`: an integer and `B`, `KiB`, `MiB` or `GiB`.
 pub fn bytes(node: &Node, range: RangeInclusive<u64>, report: &mut Report) -> Option<u64> {
     let (low, high) = (*range.start(), *range.end());
-    let text = match Scalar::of(node) {
-        Some(Scalar::Text(text) | Scalar::Number(text)) => text,
-        _ => {
-            wrong_type(node, "a number of bytes is expected", "write 64KiB, 1MiB", report);
-            return None;
-        }
+    let Some(Scalar::Text(text) | Scalar::Number(text)) = Scalar::of(node) else {
+        wrong_type(node, "a number of bytes is expected", "write 64KiB, 1MiB", report);
+        return None;
     };
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);

@@ -109,13 +109,12 @@ pub fn free_text(node: &Node, report: &mut Report) -> Option<String> {
 
 /// `true` or `false`.
 pub fn boolean(node: &Node, report: &mut Report) -> Option<bool> {
-    match Scalar::of(node) {
-        Some(Scalar::Bool(value)) => Some(value),
-        _ => {
-            let help = "write true or false without quotes; YAML 1.2 has no other booleans";
-            wrong_type(node, "a boolean is expected", help, report);
-            None
-        }
+    if let Some(Scalar::Bool(value)) = Scalar::of(node) {
+        Some(value)
+    } else {
+        let help = "write true or false without quotes; YAML 1.2 has no other booleans";
+        wrong_type(node, "a boolean is expected", help, report);
+        None
     }
 }
 
@@ -203,8 +202,8 @@ pub fn signed(node: &Node, range: RangeInclusive<i64>, report: &mut Report) -> O
     };
     let found = value.filter(|value| range.contains(value));
     if found.is_none() {
-        let help = format!("write a whole number from {low} to {high}, in digits without leading zeros");
-        wrong_type(node, "a whole number is expected", help, report);
+        let help = "write digits without leading zeros, with a minus sign before them if need be";
+        wrong_type(node, &format!("a whole number from {low} to {high} is expected"), help, report);
     }
     found
 }

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use granit_parser::{Event, Parser, ScalarStyle, ScanError};
+use granit_parser::{ErrorKind, Event, Parser, ScalarStyle, ScanError};
 
 use super::diagnostic::quoted;
 use super::report::Report;
@@ -79,7 +79,12 @@ pub fn parse(source: &Source, index: u32, report: &mut Report) -> Option<Node> {
         );
         return None;
     }
-    let options = granit_parser::options! { emit_unresolved_aliases: true, emit_comments: false };
+    let options = granit_parser::options! {
+        emit_unresolved_aliases: true,
+        emit_comments: false,
+        flow_nesting_limit: MAX_DEPTH,
+        block_nesting_limit: MAX_DEPTH,
+    };
     let mut builder = Builder {
         index,
         report,
@@ -168,6 +173,10 @@ impl Builder<'_, '_> {
             start: mark.byte_offset().unwrap_or(text.len()) as u32,
             length: 1,
         };
+        if matches!(error.kind(), ErrorKind::RecursionLimitExceeded) {
+            self.too_deep(span);
+            return;
+        }
         let mut message = format!("this is not valid YAML: {}", error.info());
         message.retain(|c| !c.is_control());
         self.report.fault(span, message, "mend the syntax; nothing below this place was read");
@@ -222,9 +231,10 @@ impl Builder<'_, '_> {
                     self.complete(Node { span, kind: Rc::new(kind) }, anchor, size, own)?;
                 }
             }
-            Event::Alias(anchor) => match self.anchors.get(&anchor).cloned() {
-                Some((node, size)) => self.complete(node, 0, size, size)?,
-                None => {
+            Event::Alias(anchor) => {
+                if let Some((node, size)) = self.anchors.get(&anchor).cloned() {
+                    self.complete(node, 0, size, size)?;
+                } else {
                     self.report.fault(
                         span,
                         "this alias stands inside the node that it refers to",
@@ -232,7 +242,7 @@ impl Builder<'_, '_> {
                     );
                     self.invalid(span)?;
                 }
-            },
+            }
             Event::UnresolvedAlias(name) => {
                 self.report.fault(
                     span,
@@ -261,12 +271,16 @@ impl Builder<'_, '_> {
         if self.stack.len() + more <= MAX_DEPTH {
             return Ok(());
         }
+        self.too_deep(span);
+        Err(Refuse)
+    }
+
+    fn too_deep(&mut self, span: Span) {
         self.report.fault(
             span,
             format!("lists and mappings nest deeper than {MAX_DEPTH} here"),
             "flatten the document; no rule needs such depth",
         );
-        Err(Refuse)
     }
 
     /// Adds a complete node, `size` large, to whatever it stands in. `new` is what it adds to the

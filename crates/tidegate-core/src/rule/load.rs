@@ -126,7 +126,7 @@ pub fn load(sources: &[Source], deployment: &Deployment) -> Result<Loaded, Refus
     for (index, source) in (0_u32..).zip(sources) {
         parse::source(source, index, &mut drafts, &mut report);
     }
-    validate::drafts(&drafts, deployment, &mut report);
+    validate::drafts(&drafts, *deployment, &mut report);
     let positions = Positions::of(&drafts, sources.iter().map(|source| source.name.clone()).collect());
     let (rules, complete) = build(drafts);
     for check in validate::CHECKS {

@@ -41,42 +41,42 @@ pub struct Finding {
 impl Positions {
     /// The id of a resource.
     pub fn resource(&self, id: &str) -> Option<Span> {
-        self.span(Place::Resource(id.to_owned()))
+        self.span(&Place::Resource(id.to_owned()))
     }
 
     /// The path pattern of a resource.
     pub fn resource_match(&self, id: &str) -> Option<Span> {
-        self.span(Place::Match(id.to_owned()))
+        self.span(&Place::Match(id.to_owned()))
     }
 
     /// The id of a limit.
     pub fn limit(&self, id: &str) -> Option<Span> {
-        self.span(Place::Limit(id.to_owned()))
+        self.span(&Place::Limit(id.to_owned()))
     }
 
     /// The id of an idempotency rule.
     pub fn idempotency(&self, id: &str) -> Option<Span> {
-        self.span(Place::Idempotency(id.to_owned()))
+        self.span(&Place::Idempotency(id.to_owned()))
     }
 
     /// The id of a breaker.
     pub fn breaker(&self, id: &str) -> Option<Span> {
-        self.span(Place::Breaker(id.to_owned()))
+        self.span(&Place::Breaker(id.to_owned()))
     }
 
     /// The id of a segment.
     pub fn segment(&self, id: &str) -> Option<Span> {
-        self.span(Place::Segment(id.to_owned()))
+        self.span(&Place::Segment(id.to_owned()))
     }
 
     /// The key of a flag.
     pub fn flag(&self, key: &str) -> Option<Span> {
-        self.span(Place::Flag(key.to_owned()))
+        self.span(&Place::Flag(key.to_owned()))
     }
 
     /// The id of a rule of a flag.
     pub fn flag_rule(&self, key: &str, rule: &str) -> Option<Span> {
-        self.span(Place::FlagRule(key.to_owned(), rule.to_owned()))
+        self.span(&Place::FlagRule(key.to_owned(), rule.to_owned()))
     }
 
     /// `FILE:LINE:COL`.
@@ -85,8 +85,8 @@ impl Positions {
         format!("{source}:{}:{}", span.line, span.column)
     }
 
-    fn span(&self, place: Place) -> Option<Span> {
-        self.spans.get(&place).copied()
+    fn span(&self, place: &Place) -> Option<Span> {
+        self.spans.get(place).copied()
     }
 
     /// The places of everything that has a name; the first of two with one name.

@@ -65,7 +65,7 @@ pub(super) fn read(node: &Node, report: &mut Report) -> Option<BreakerDraft> {
     let min_requests = fields.or("min_requests", 20, report, values::count);
     let window = fields.or("window", Duration::from_secs(10), report, values::span);
     let open_for = fields.or("open_for", Duration::from_secs(5), report, values::span);
-    let max_open = fields.or("max_open", Duration::from_secs(60), report, values::span);
+    let max_open = fields.or("max_open", Duration::from_mins(1), report, values::span);
     let half_open = fields.or(
         "half_open",
         HalfOpen { probes: 1, probe_timeout: Duration::from_secs(10) },

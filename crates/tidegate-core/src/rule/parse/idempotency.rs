@@ -134,8 +134,8 @@ pub(super) fn read(node: &Node, report: &mut Report) -> Option<IdempotencyDraft>
         scalar::choice(node, &[("hold", OnUnknown::Hold), ("retry", OnUnknown::Retry)], report)
     });
     let lease = fields.or("lease", Duration::from_secs(30), report, values::span);
-    let max_execution = fields.or("max_execution", Duration::from_secs(300), report, values::span);
-    let retention = fields.or("retention", Duration::from_secs(86_400), report, values::span);
+    let max_execution = fields.or("max_execution", Duration::from_mins(5), report, values::span);
+    let retention = fields.or("retention", Duration::from_hours(24), report, values::span);
     let in_progress = fields.or("in_progress", InProgress::Reject, report, read_in_progress);
     let max_response = fields
         .or("max_response", 1 << 20, report, |node, report| quantity::bytes(node, 0..=MAX_RESPONSE, report));
@@ -227,12 +227,11 @@ fn read_in_progress(node: &Node, report: &mut Report) -> Option<InProgress> {
         fields.finish(report);
         return wait.value.map(InProgress::Wait);
     }
-    match scalar::Scalar::of(node) {
-        Some(scalar::Scalar::Text("reject")) => Some(InProgress::Reject),
-        _ => {
-            scalar::wrong_type(node, "`reject` or `{ wait: 2s }` is expected", "write one of them", report);
-            None
-        }
+    if let Some(scalar::Scalar::Text("reject")) = scalar::Scalar::of(node) {
+        Some(InProgress::Reject)
+    } else {
+        scalar::wrong_type(node, "`reject` or `{ wait: 2s }` is expected", "write one of them", report);
+        None
     }
 }
 

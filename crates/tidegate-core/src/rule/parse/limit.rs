@@ -261,7 +261,7 @@ fn check_fill(count: u64, rate: Rate, span: Span, what: &str, report: &mut Repor
     if fill <= MAX_FILL.as_nanos() {
         return Some(());
     }
-    let years = fill / Duration::from_secs(365 * 86_400).as_nanos();
+    let years = fill.div_ceil(Duration::from_hours(365 * 24).as_nanos());
     report.fault(
         span,
         format!("{what} {years} years at this rate, and 100 are the most"),

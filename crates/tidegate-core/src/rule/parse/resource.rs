@@ -81,7 +81,7 @@ impl ResourceDraft {
 /// Reads one entry.
 pub(super) fn read(node: &Node, report: &mut Report) -> Option<ResourceDraft> {
     /// Longest timeout of an upstream call.
-    const MAX_TIMEOUT: Duration = Duration::from_secs(86_400);
+    const MAX_TIMEOUT: Duration = Duration::from_hours(24);
     let mut fields = Fields::of(node, "this resource", report)?;
     let id = super::id(&mut fields, "pay", report);
     let matcher = fields.optional("match", report, read_match);

@@ -12,13 +12,13 @@ use crate::rule::model::{Percentage, Rate, Resources};
 /// Largest count (capacity, limit, cost, …): 2^53 − 1, which JSON and Lua hold exactly.
 pub const MAX_COUNT: u64 = (1 << 53) - 1;
 /// Longest window, period, lease or retention: 366 days.
-pub const MAX_SPAN: Duration = Duration::from_secs(366 * 86_400);
+pub const MAX_SPAN: Duration = Duration::from_hours(366 * 24);
 /// Shortest window, lease or wait.
 pub const MIN_SPAN: Duration = Duration::from_millis(1);
 /// Shortest period of a rate, and shortest threshold for "slow".
 pub const MIN_PERIOD: Duration = Duration::from_micros(1);
 /// Longest time in which a bucket may fill from empty, or a full queue may drain: 100 years.
-pub const MAX_FILL: Duration = Duration::from_secs(100 * 365 * 86_400);
+pub const MAX_FILL: Duration = Duration::from_hours(100 * 365 * 24);
 
 /// Most parts of a key, scope or fingerprint: each is looked up for each call.
 pub const MAX_PARTS: usize = 32;

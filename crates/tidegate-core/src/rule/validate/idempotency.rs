@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::document::diagnostic::quoted;
 use crate::document::quantity::show;
-use crate::document::{At, List, Report};
+use crate::document::{List, Report};
 use crate::rule::load::{Deployment, Shell};
 use crate::rule::model::{AttributeSource, CommitMode, FingerprintPart, OnUnknown};
 use crate::rule::parse::Drafts;
@@ -15,12 +15,12 @@ use super::resource::check_path;
 use super::{Index, Need};
 
 /// One rule by itself.
-pub(super) fn check(draft: &IdempotencyDraft, index: &Index, deployment: &Deployment, report: &mut Report) {
+pub(super) fn check(draft: &IdempotencyDraft, index: &Index, deployment: Deployment, report: &mut Report) {
     let covered = draft.resources.value.as_ref();
     index.check_covered(covered, report);
     if let Some(scope) = &draft.scope.value {
         for name in &scope.items {
-            index.check_attribute(At { value: &name.value, span: name.span }, covered, Need::Value, report);
+            index.check_attribute(&name.value, name.span, covered, Need::Value, report);
         }
         if scope.items.is_empty() && scope.whole {
             report.warn(
@@ -74,7 +74,7 @@ fn check_parts(
 ) {
     for part in &parts.items {
         if let FingerprintPart::Attribute(name) = &part.value {
-            index.check_attribute(At { value: name, span: part.span }, covered, need, report);
+            index.check_attribute(name, part.span, covered, need, report);
         }
     }
 }
@@ -84,7 +84,8 @@ fn check_times(draft: &IdempotencyDraft, index: &Index, report: &mut Report) {
     if let (Some(lease), Some(retention)) = (draft.lease.value, draft.retention.value)
         && retention <= max_execution.saturating_add(lease)
     {
-        let span = if draft.retention.written { draft.retention.span } else { draft.max_execution.span };
+        let times = [&draft.retention, &draft.lease, &draft.max_execution];
+        let span = times.iter().find(|time| time.written).map_or(draft.span, |time| time.span);
         report.fault(
             span,
             format!(
@@ -115,7 +116,7 @@ fn check_times(draft: &IdempotencyDraft, index: &Index, report: &mut Report) {
     }
 }
 
-fn check_commit(draft: &IdempotencyDraft, deployment: &Deployment, report: &mut Report) {
+fn check_commit(draft: &IdempotencyDraft, deployment: Deployment, report: &mut Report) {
     let span = draft.commit.span;
     let name = match draft.commit.value {
         Some(CommitMode::WithEffects) => "with_effects",

@@ -1,7 +1,7 @@
 //! Limits: their attributes, overrides, sharing.
 
+use crate::document::Report;
 use crate::document::diagnostic::quoted;
-use crate::document::{At, Report};
 use crate::rule::load::Deployment;
 use crate::rule::model::{Algorithm, Sharing};
 use crate::rule::parse::limit::{CostDraft, LimitDraft, OverrideDraft};
@@ -13,18 +13,18 @@ pub(super) fn check(
     draft: &LimitDraft,
     index: &Index,
     segments: &mut Segments,
-    deployment: &Deployment,
+    deployment: Deployment,
     report: &mut Report,
 ) {
     let covered = draft.resources.value.as_ref();
     index.check_covered(covered, report);
     for name in draft.key.value.iter().flat_map(|key| &key.items) {
-        index.check_attribute(At { value: &name.value, span: name.span }, covered, Need::Declared, report);
+        index.check_attribute(&name.value, name.span, covered, Need::Declared, report);
     }
     if let Some(CostDraft::Attribute { from, .. }) = &draft.cost.value
         && let Some(name) = from.at()
     {
-        index.check_attribute(At { value: name.value, span: name.span }, covered, Need::Declared, report);
+        index.check_attribute(name.value, name.span, covered, Need::Declared, report);
     }
     for one in draft.overrides.value.iter().flat_map(|overrides| &overrides.items) {
         check_override(draft, &one.value, segments, report);
@@ -63,7 +63,7 @@ fn check_override(draft: &LimitDraft, one: &OverrideDraft, segments: &mut Segmen
     }
 }
 
-fn check_sharing(draft: &LimitDraft, deployment: &Deployment, report: &mut Report) {
+fn check_sharing(draft: &LimitDraft, deployment: Deployment, report: &mut Report) {
     let Some(sharing) = draft.sharing.value else { return };
     let (name, span) = match sharing {
         Sharing::Local => {

@@ -33,7 +33,7 @@ pub(super) const CHECKS: &[Check] = &[together::ties, together::contradictions];
 const MOST_NAMES: usize = 5;
 
 /// Checks everything that was read.
-pub(super) fn drafts(drafts: &Drafts, deployment: &Deployment, report: &mut Report) {
+pub(super) fn drafts(drafts: &Drafts, deployment: Deployment, report: &mut Report) {
     unique("resources", drafts.resources.iter().filter_map(|draft| draft.id.as_ref()), report);
     unique("limits", drafts.limits.iter().filter_map(|draft| draft.id.as_ref()), report);
     unique("idempotency rules", drafts.idempotency.iter().filter_map(|draft| draft.id.as_ref()), report);
@@ -175,9 +175,15 @@ impl<'d> Index<'d> {
 
     /// Reports an attribute that not every covered resource declares, or declares `missing: share`
     /// where the rule needs a value.
-    fn check_attribute(&self, name: At<&str>, covered: Option<&Covered>, need: Need, report: &mut Report) {
+    fn check_attribute(
+        &self,
+        attribute: &str,
+        span: Span,
+        covered: Option<&Covered>,
+        need: Need,
+        report: &mut Report,
+    ) {
         let Some(covered) = covered else { return };
-        let At { value: attribute, span } = name;
         if let Covered::All = covered {
             let declared = self.declared.get(attribute).copied().unwrap_or_default();
             let enough = declared.whole == self.whole_resources && !self.resources.is_empty();
