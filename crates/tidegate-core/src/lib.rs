@@ -4,11 +4,11 @@
 //! identifiers and random numbers come in as arguments, so every decision can be replayed.
 
 pub mod attribute;
+pub mod breaker;
+pub mod document;
+pub mod idempotency;
 pub mod limit;
 pub mod rollout;
-pub mod breaker;
-pub mod idempotency;
-pub mod document;
 pub mod rule;
 pub mod time;
 

@@ -64,7 +64,10 @@ impl Stores {
                 let (rules, records) = (env.clone(), env.clone());
                 Ok(Self {
                     rules: Arc::new(MemoryRules::new(move || rules.now())),
-                    records: Arc::new(MemoryIdempotency::new(Arc::new(move || records.now()), MemoryLimits::default())),
+                    records: Arc::new(MemoryIdempotency::new(
+                        Arc::new(move || records.now()),
+                        MemoryLimits::default(),
+                    )),
                 })
             }
             StoreSetting::Sqlite(path) => open_sqlite(path).await,
@@ -121,7 +124,7 @@ impl Gateway {
         tokio::spawn(purge(Arc::clone(&stores.records)));
         tokio::spawn(sweep(gates.clone()));
         let upstream = upstream(config);
-        let route = Route::new(gates.clone(), upstream, usize::from(config.trusted_hops));
+        let route = Route::new(gates.clone(), upstream, config.trusted_hops);
         let server = listener.start(route, Tracker::new())?;
         let rules = Arc::new(rules);
         Ok(Self { gates, rules, store: stores.rules, server, drain: config.drain })

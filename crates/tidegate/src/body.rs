@@ -74,7 +74,9 @@ impl Body {
 
     /// Hands the whole body to `seen` once it has ended well and is not longer than `limit` bytes.
     pub(crate) fn observed(self, limit: usize, seen: impl FnOnce(Bytes) + Send + 'static) -> Self {
-        Self(Kind::Stream(Observed { body: self, limit, read: Some(Vec::new()), seen: Some(Box::new(seen)) }.boxed_unsync()))
+        Self(Kind::Stream(
+            Observed { body: self, limit, read: Some(Vec::new()), seen: Some(Box::new(seen)) }.boxed_unsync(),
+        ))
     }
 
     /// Keeps `guard` until the body has ended or was dropped.

@@ -79,7 +79,8 @@ impl Exchange {
 
 /// Removes every header that only Tidegate may set.
 pub(crate) fn strip(headers: &mut HeaderMap) {
-    let ours = |name: &HeaderName| name.as_str().starts_with("tidegate-") || *name == respond::IDEMPOTENT_REPLAYED;
+    let ours =
+        |name: &HeaderName| name.as_str().starts_with("tidegate-") || *name == respond::IDEMPOTENT_REPLAYED;
     // Most requests carry none: one scan, no removal.
     while let Some(name) = headers.keys().find(|name| ours(name)).cloned() {
         headers.remove(name);

@@ -24,6 +24,7 @@ use crate::metrics::Metrics;
 use crate::respond::Disclose;
 use crate::runtime::{self, Durations, ResourceRuntime};
 use crate::stats::Stats;
+use crate::timed::Timed;
 
 /// What does not come out of the rules.
 #[derive(Clone, Debug)]
@@ -108,8 +109,12 @@ impl Gates {
     /// Gates without rules: every request is answered by 503 until [`Gates::install`].
     pub fn new(env: Env, settings: Settings, records: Arc<dyn IdempotencyStore>) -> Self {
         let metrics = Arc::new(Metrics::new());
+        let records = Arc::new(Timed { store: records, metrics: Arc::clone(&metrics), env: env.clone() });
         Self(Arc::new(Shared {
-            limits: LocalLimits::new(LocalLimitsConfig { max_keys: settings.max_keys, ..LocalLimitsConfig::default() }),
+            limits: LocalLimits::new(LocalLimitsConfig {
+                max_keys: settings.max_keys,
+                ..LocalLimitsConfig::default()
+            }),
             breakers: Breakers::new(),
             cache: Cache::new(cache::Limits::default()),
             stats: Stats::new(),
@@ -130,7 +135,8 @@ impl Gates {
         let shared = &*self.0;
         let stats = shared.stats.apply(plan.rules.resources.iter().map(|resource| resource.id.as_str()));
         let resources = runtime::resources(&plan, &shared.metrics, stats);
-        let header = HeaderValue::from_str(&version.name().to_string()).unwrap_or(HeaderValue::from_static("?"));
+        let header =
+            HeaderValue::from_str(&version.name().to_string()).unwrap_or(HeaderValue::from_static("?"));
         shared.metrics.set_version(version.number, &version.digest.short().to_string());
         let in_force = InForce {
             limits: shared.limits.apply(&plan.rules.limits),
@@ -167,7 +173,7 @@ impl Gates {
         self.0.limits.sweep(self.0.env.now())
     }
 
-    /// All metrics in the OpenMetrics text format.
+    /// All metrics in the `OpenMetrics` text format.
     pub fn render_metrics(&self) -> String {
         if let Some(rules) = self.in_force() {
             rules.measure(&self.0.metrics, self.0.env.now());

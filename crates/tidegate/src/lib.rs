@@ -20,6 +20,7 @@ pub mod rules;
 mod runtime;
 mod shard;
 pub mod stats;
+mod timed;
 
 pub use body::Body;
 pub use gates::{Gates, Settings};

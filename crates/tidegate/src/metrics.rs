@@ -37,7 +37,6 @@ pub struct Metrics {
     names: Mutex<HashSet<String>>,
     pub(crate) limit_decisions: Counters,
     pub(crate) limit_keys: Family<Labels, Gauge<i64, AtomicI64>>,
-    pub(crate) limit_bound_violations: Counters,
     pub(crate) limit_overflowed: Counters,
     pub(crate) idempotency_outcomes: Counters,
     pub(crate) breaker_calls: Counters,
@@ -68,8 +67,8 @@ impl Metrics {
             family
         };
         let limit_decisions = counter("tidegate_limit_decisions", "Limit decisions");
-        let limit_bound_violations =
-            counter("tidegate_limit_bound_violations", "Decisions that broke a rule's declared bound");
+        // Local counters cannot break their bound; a shared one is checked, and counts here.
+        counter("tidegate_limit_bound_violations", "Decisions that broke a rule's declared bound");
         let limit_overflowed = counter(
             "tidegate_limit_overflowed",
             "Decisions for new keys taken by the rule's overflow counter",
@@ -122,7 +121,6 @@ impl Metrics {
             names: Mutex::default(),
             limit_decisions,
             limit_keys,
-            limit_bound_violations,
             limit_overflowed,
             idempotency_outcomes,
             breaker_calls,
@@ -172,7 +170,7 @@ impl Metrics {
         self.store_duration.get_or_create(&labels).observe(took.as_secs_f64());
     }
 
-    /// The whole in the OpenMetrics text format.
+    /// The whole in the `OpenMetrics` text format.
     pub fn render(&self) -> String {
         let mut text = String::new();
         if let Err(error) = encode(&mut text, &self.registry) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{HOST, HeaderValue};
+use http::header::HeaderValue;
 use http::request::Parts;
 use http::uri::PathAndQuery;
 use http::{Request, Response, Uri};
@@ -18,7 +18,7 @@ use crate::body::BodyError;
 use crate::breakers::Admission;
 use crate::call::{Call, CallError, CallErrorKind};
 use crate::context::{Context, X_REQUEST_ID, request_id};
-use crate::event::{CallFailed, Refused};
+use crate::event::{CallFailed, IdempotencyAnswered, IdempotencyOutcome, Refused};
 use crate::exchange::{Exchange, strip};
 use crate::gates::{Gates, InForce};
 use crate::layer::idempotency::{Asked, Guarded};
@@ -36,7 +36,12 @@ pub(crate) const TIDEGATE_OUTCOME: &str = "tidegate-outcome";
 ///
 /// `client` is the address after trusted hops. A request that no resource matches goes to `call` with
 /// its path normalised and nothing else decided.
-pub async fn handle<C: Call>(gates: &Gates, request: Request<Body>, client: IpAddr, call: &C) -> Response<Body> {
+pub async fn handle<C: Call>(
+    gates: &Gates,
+    request: Request<Body>,
+    client: IpAddr,
+    call: &C,
+) -> Response<Body> {
     let started = gates.env().now();
     let Some(rules) = gates.in_force() else {
         return Refusal::NotReady.respond(None, gates.settings().disclose);
@@ -68,14 +73,19 @@ struct Entry<'a> {
 
 impl Entry<'_> {
     /// Names the resource, and walks it through its gates.
-    async fn route<C: Call>(&self, mut parts: Parts, body: Body, call: &C) -> (Option<usize>, Response<Body>) {
+    async fn route<C: Call>(
+        &self,
+        mut parts: Parts,
+        body: Body,
+        call: &C,
+    ) -> (Option<usize>, Response<Body>) {
         if let Err(refusal) = self.normalise_target(&mut parts) {
             return (None, self.refuse("", &refusal));
         }
         // What the pattern captures points into the path, which outlives the request's own copy.
         let uri = parts.uri.clone();
         let matched = {
-            let host = host(&parts);
+            let host = request::host(&parts);
             self.rules.plan.routes.find(host.as_deref(), parts.method.as_str(), uri.path())
         };
         let Some(Matched { resource, params }) = matched else {
@@ -135,7 +145,8 @@ impl Entry<'_> {
             return Ok(());
         }
         let invalid = |why: &dyn std::fmt::Display| Refusal::PathInvalid { why: why.to_string() };
-        let path = normalise(parts.uri.path(), self.gates.settings().encoded_slash).map_err(|why| invalid(&why))?;
+        let path =
+            normalise(parts.uri.path(), self.gates.settings().encoded_slash).map_err(|why| invalid(&why))?;
         if path == parts.uri.path() {
             return Ok(());
         }
@@ -197,10 +208,14 @@ async fn protected<C: Call>(
             Err(refusal) => return exchange.refused(&refusal),
         };
         match Asked::new(&exchange, &parts, &bytes) {
-            Err(refusal) => return exchange.refused(&refusal),
+            Err(refusal) => {
+                IdempotencyAnswered { exchange: &exchange, outcome: IdempotencyOutcome::Invalid }.emit();
+                return exchange.refused(&refusal);
+            }
             Ok(Some(asked)) => {
                 let call = call.clone();
-                return idempotency::guard(Guarded { exchange, asked, parts, body: bytes, call, permits }).await;
+                return idempotency::guard(Guarded { exchange, asked, parts, body: bytes, call, permits })
+                    .await;
             }
             Ok(None) => Body::full(bytes),
         }
@@ -232,11 +247,14 @@ pub(crate) async fn call<C: Call>(
     let result = call.call(request, exchange.resource().timeout).await;
     let now = env.now();
     let elapsed = now.since(started);
-    let ended = match &result {
-        Ok(response) if !response.status().is_server_error() => Ended::Succeeded,
-        _ => Ended::Failed,
-    };
-    running.finish(ended, elapsed, now);
+    match &result {
+        Ok(response) if !response.status().is_server_error() => {
+            running.finish(Ended::Succeeded, elapsed, now);
+        }
+        // The client broke off: the call says nothing about the dependency.
+        Err(error) if error.kind == CallErrorKind::RequestBody => drop(running),
+        _ => running.finish(Ended::Failed, elapsed, now),
+    }
     breaker::record(exchange, admission, &result, elapsed);
     result.map(|response| breaker::remember(exchange, response))
 }
@@ -277,10 +295,4 @@ async fn read(body: Body, limit: u64) -> Result<Bytes, Refusal> {
         BodyError::TooLarge { limit } => Refusal::BodyTooLarge { limit },
         BodyError::Broken(_) => Refusal::BodyIncomplete,
     })
-}
-
-/// The authority that was asked for: of an absolute target or HTTP/2, else the `Host` field.
-fn host(parts: &Parts) -> Option<std::borrow::Cow<'_, str>> {
-    let named = parts.uri.authority().map(http::uri::Authority::as_str);
-    named.or_else(|| parts.headers.get(HOST)?.to_str().ok()).map(Into::into)
 }

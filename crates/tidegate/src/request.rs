@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use compact_str::CompactString;
-use http::header::COOKIE;
+use http::header::{COOKIE, HOST};
 use http::request::Parts;
 use smallvec::SmallVec;
 use tidegate_core::rule::model::{AttributeSource, Missing, Resource};
@@ -133,6 +133,12 @@ pub(crate) fn take_one(from: &AttributeSource, origin: &Origin<'_>) -> Option<Sc
         // Only a decision-server client or library code sends descriptors.
         AttributeSource::Descriptor(_) => None,
     }
+}
+
+/// The authority that was asked for: of an absolute target or HTTP/2, else the `Host` field.
+pub(crate) fn host(parts: &Parts) -> Option<Cow<'_, str>> {
+    let named = parts.uri.authority().map(http::uri::Authority::as_str);
+    named.or_else(|| parts.headers.get(HOST)?.to_str().ok()).map(Into::into)
 }
 
 /// The value of a header, if it is there once and is text. Sent twice it says nothing reliable.

@@ -248,7 +248,7 @@ impl Refusal {
 
     fn detail(&self) -> String {
         match self {
-            Self::PathInvalid { why } => format!("{why}."),
+            Self::PathInvalid { why } | Self::KeyInvalid { why, .. } => format!("{why}."),
             Self::AttributeMissing { attribute } => {
                 format!("`{attribute}` is missing or null; send it and try again.")
             }
@@ -258,7 +258,6 @@ impl Refusal {
             Self::KeyMissing { from, .. } => {
                 format!("Send one {from} of 1 to 255 visible ASCII characters, the same on every retry of one intent.")
             }
-            Self::KeyInvalid { why, .. } => format!("{why}."),
             Self::BodyIncomplete => "The body ended before it was complete. Send the request again.".to_owned(),
             Self::BodyTooLarge { limit } => format!("At most {limit} bytes are accepted here."),
             Self::LimitDenied { retry_after: Some(_), .. } => "Try again after Retry-After seconds.".to_owned(),

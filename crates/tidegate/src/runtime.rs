@@ -123,21 +123,28 @@ pub(crate) fn resources(
     let of = |((index, resource), stats): ((usize, &Resource), Arc<ResourceStats>)| {
         let compiled = &plan.resources[index];
         let label = metrics.name(&resource.id);
-        let limits = compiled.limits.iter().map(|limit| limit_runtime(&plan.rules.limits[limit.rule], &label, metrics));
-        let flags = resource.flags.iter().filter(|key| plan.flags.index(key).is_some()).map(|key| FlagRuntime {
-            flag: key.clone(),
-            metrics: Arc::clone(metrics),
-            counters: RwLock::default(),
+        let limits = compiled
+            .limits
+            .iter()
+            .map(|limit| limit_runtime(&plan.rules.limits[limit.rule], &label, metrics));
+        let flags = resource.flags.iter().filter(|key| plan.flags.index(key).is_some()).map(|key| {
+            FlagRuntime { flag: key.clone(), metrics: Arc::clone(metrics), counters: RwLock::default() }
         });
         let calls = |rule: &str| {
             BREAKER_RESULTS.map(|result| {
-                let labels =
-                    vec![("resource", label.clone()), ("rule", metrics.name(rule)), ("result", result.to_owned())];
+                let labels = vec![
+                    ("resource", label.clone()),
+                    ("rule", metrics.name(rule)),
+                    ("result", result.to_owned()),
+                ];
                 metrics.breaker_calls.get_or_create(&labels).clone()
             })
         };
         let breakers = compiled.breakers.iter().map(|&rule| (rule, calls(&plan.rules.breakers[rule].id)));
-        let route = resource.matcher.as_ref().map_or_else(|| label.clone(), |matcher| metrics.name(&render::path(&matcher.path)));
+        let route = resource
+            .matcher
+            .as_ref()
+            .map_or_else(|| label.clone(), |matcher| metrics.name(&render::path(&matcher.path)));
         ResourceRuntime {
             stats,
             limits: limits.collect(),
@@ -159,7 +166,8 @@ fn limit_runtime(limit: &Limit, resource: &str, metrics: &Metrics) -> LimitRunti
         ];
         metrics.limit_decisions.get_or_create(&labels).clone()
     };
-    let variants = std::iter::once(&limit.algorithm).chain(limit.overrides.iter().map(|case| &case.algorithm));
+    let variants =
+        std::iter::once(&limit.algorithm).chain(limit.overrides.iter().map(|case| &case.algorithm));
     LimitRuntime {
         rule: limit.id.clone(),
         policies: variants.map(|algorithm| policy(&limit.id, algorithm)).collect(),
@@ -178,7 +186,9 @@ fn policy(rule: &str, algorithm: &Algorithm) -> String {
         Some(Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX)))
     };
     match algorithm {
-        Algorithm::TokenBucket { capacity, refill } => policy_item(rule, *capacity, filled(*capacity, refill)),
+        Algorithm::TokenBucket { capacity, refill } => {
+            policy_item(rule, *capacity, filled(*capacity, refill))
+        }
         Algorithm::FixedWindow { limit, window }
         | Algorithm::SlidingLog { limit, window }
         | Algorithm::SlidingWindow { limit, window } => policy_item(rule, *limit, Some(*window)),

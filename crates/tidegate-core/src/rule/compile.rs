@@ -237,7 +237,8 @@ fn in_body(attribute: &Attribute) -> bool {
 }
 
 fn reads_body(guard: &Idempotency) -> bool {
-    let of_body = |part: &FingerprintPart| matches!(part, FingerprintPart::Body | FingerprintPart::BodyPointer(_));
+    let of_body =
+        |part: &FingerprintPart| matches!(part, FingerprintPart::Body | FingerprintPart::BodyPointer(_));
     let derived = match &guard.key {
         KeySource::Derived { parts, .. } => parts.iter().any(of_body),
         KeySource::Attribute { from, .. } => matches!(from, AttributeSource::Body(_)),

@@ -60,7 +60,10 @@ async fn serve(config: &Config) -> Exit {
     eprintln!("stopping: letting what has begun come to its end");
     let cut = gateway.shutdown().await;
     if cut.connections + cut.tasks > 0 {
-        eprintln!("stopped; cut {} connections and {} executions after the drain time", cut.connections, cut.tasks);
+        eprintln!(
+            "stopped; cut {} connections and {} executions after the drain time",
+            cut.connections, cut.tasks
+        );
         return Exit::Refused;
     }
     eprintln!("stopped");

@@ -12,15 +12,15 @@ mod inbound;
 mod io;
 pub mod listener;
 mod pool;
+pub mod route;
 mod splice;
 pub mod upstream;
-pub mod route;
 pub mod url;
 mod worker;
 
 pub use body::StreamError;
 pub use drain::{Token, Tracker};
 pub use listener::{BindError, Drained, Handler, Listener, ListenerConfig, Server};
-pub use upstream::{HostHeader, Upstream, UpstreamConfig};
 pub use route::Route;
+pub use upstream::{HostHeader, Upstream, UpstreamConfig};
 pub use url::{UpstreamUrl, UrlError};

@@ -10,13 +10,13 @@ use tidegate_core::breaker::{Answer, degrade};
 use tidegate_core::rule::model::{Fallback, FallbackBody};
 
 use crate::Body;
-use crate::cache;
 use crate::breakers::{Admission, CallResult};
+use crate::cache;
 use crate::call::{CallError, CallErrorKind};
 use crate::event::{self, BreakerRecorded, BreakerRefused, FallbackGiven};
 use crate::exchange::{Cacheable, Exchange};
 use crate::gates::InForce;
-use crate::request::Taken;
+use crate::request::{self, Taken};
 use crate::respond::{self, Refusal};
 use crate::stats::Gate;
 
@@ -35,7 +35,11 @@ pub(crate) fn admit(exchange: &Exchange, host: &str) -> Result<Option<Admission>
     }
     let env = exchange.gates.env();
     match exchange.rules.breakers.admit(&plan.breakers, host, env.now(), env.random()) {
-        Ok(admission) => Ok(Some(admission)),
+        Ok(mut admission) => {
+            // Told now: the admission may come back without a result.
+            event::transitions(&exchange.gates, &admission.take_transitions());
+            Ok(Some(admission))
+        }
         Err(refusal) => {
             event::transitions(&exchange.gates, &refusal.transitions);
             Err(Open { rule: refusal.rule, retry_after: refusal.retry_after })
@@ -98,11 +102,11 @@ pub(crate) fn cacheable(rules: &InForce, resource: usize, parts: &Parts, taken: 
         return None;
     }
     let named = &rules.plan.rules.resources[resource];
-    let host = parts.headers.get(http::header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let host = request::host(parts).unwrap_or_default();
     let target = parts.uri.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
     let subject = plan.subject.and_then(|index| taken.text(index));
     let names = named.attributes.iter().map(|attribute| attribute.name.as_str());
-    let key = cache::Key::request(&named.id, &parts.method, host, target, subject, names.zip(taken.texts()));
+    let key = cache::Key::request(&named.id, &parts.method, &host, target, subject, names.zip(taken.texts()));
     Some(Cacheable { key, headers: parts.headers.clone() })
 }
 

@@ -48,9 +48,7 @@ enum Step {
     /// An answer for the client.
     Done(Response<Body>),
     /// Another attempt is at work.
-    Busy {
-        retry_after: Duration,
-    },
+    Busy { retry_after: Duration },
 }
 
 /// Answers the request: by executing it, by replaying its first result, or by refusing.
@@ -81,7 +79,9 @@ pub(crate) async fn guard<C: Call>(guarded: Guarded<C>) -> Response<Body> {
             // The handler panicked: whoever runs us sees that as it would without us. Nobody knows what
             // took effect, so the record stays as it is.
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
-            Err(_) => return exchange.refuse(&Refusal::StoreUnavailable { rule: rule(&exchange).id.clone() }),
+            Err(_) => {
+                return exchange.refuse(&Refusal::StoreUnavailable { rule: rule(&exchange).id.clone() });
+            }
         };
         let left = give_up.since(env.now());
         if left.is_zero() {
@@ -130,8 +130,10 @@ impl<C: Call> Guarded<C> {
                     tries -= 1;
                     continue;
                 }
-                Ok(Claimed::Answer(Answer::NotComputed { fields })) if ask.also == fingerprint::Fingerprint::default() => {
-                    ask.also = self.asked.fingerprint(&self.exchange, &self.parts, &self.body, &fields);
+                Ok(Claimed::Answer(Answer::NotComputed { fields }))
+                    if ask.also == fingerprint::Fingerprint::default() =>
+                {
+                    ask.also = Asked::fingerprint(&self.exchange, &self.parts, &self.body, &fields);
                     continue;
                 }
                 answer => answer,
@@ -155,7 +157,7 @@ impl<C: Call> Guarded<C> {
         let Some(shown) = shown else { return Step::Done(super::breaker::answer(exchange, open)) };
         let mut answer = transition::claim(Some(&shown.record), &ask, shown.now);
         if let Err(Answer::NotComputed { fields }) = &answer {
-            ask.also = self.asked.fingerprint(exchange, &self.parts, &self.body, fields);
+            ask.also = Asked::fingerprint(exchange, &self.parts, &self.body, fields);
             answer = transition::claim(Some(&shown.record), &ask, shown.now);
         }
         match answer {
@@ -177,8 +179,10 @@ impl<C: Call> Guarded<C> {
             Answer::OutcomeUnknown { .. } => {
                 (IdempotencyOutcome::Unknown, exchange.refuse(&Refusal::OutcomeUnknown { rule }))
             }
-            // A record that is damaged, or still asks for fields: nothing can be said, nothing is run.
-            _ => (IdempotencyOutcome::Unknown, exchange.refuse(&Refusal::StoreUnavailable { rule })),
+            // It still asks for fields: nothing can be said, nothing is run.
+            Answer::NotComputed { .. } => {
+                (IdempotencyOutcome::Unknown, exchange.refuse(&Refusal::StoreUnavailable { rule }))
+            }
         };
         IdempotencyAnswered { exchange, outcome }.emit();
         Step::Done(response)

@@ -53,16 +53,6 @@ pub(crate) fn decide(
     })
 }
 
-/// What [`decide`] would say, without effect.
-pub(crate) fn peek(
-    rules: &InForce,
-    resource: usize,
-    taken: &Taken,
-    now: Timestamp,
-) -> Result<Outcome, Refusal> {
-    with_asks(rules, resource, taken, |asks| rules.limits.peek(asks, now))
-}
-
 fn with_asks<T>(
     rules: &InForce,
     resource: usize,
@@ -111,7 +101,9 @@ fn report(rules: &InForce, resource: usize, asks: &[Ask<'_>], outcome: Outcome) 
     let mut decided = Decided { wait: outcome.wait, permits: Some(outcome.permits), ..Decided::FREE };
     let mut denied = Vec::new();
     let mut retry_after = Some(Duration::ZERO);
-    for (((limit, runtime), ask), verdict) in plan.limits.iter().zip(runtimes).zip(asks).zip(&outcome.verdicts) {
+    for (((limit, runtime), ask), verdict) in
+        plan.limits.iter().zip(runtimes).zip(asks).zip(&outcome.verdicts)
+    {
         LimitDecided { counters: runtime, verdict, admitted: outcome.admitted }.emit();
         let decision = &verdict.decision;
         if limit.shadow {

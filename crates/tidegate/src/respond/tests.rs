@@ -68,7 +68,7 @@ fn every_refusal_has_the_documented_status() {
 
 #[test]
 fn ratelimit_fields_follow_draft_10() {
-    assert_eq!(policy_item("burst", 100, Some(Duration::from_secs(60))), "\"burst\";q=100;w=60");
+    assert_eq!(policy_item("burst", 100, Some(Duration::from_mins(1))), "\"burst\";q=100;w=60");
     assert_eq!(policy_item("busy", 64, None), "\"busy\";q=64;qu=\"concurrent-requests\"");
     let mut text = String::new();
     push_limit_item(&mut text, "burst", 50, Some(Duration::from_millis(29_100)));

@@ -52,7 +52,12 @@ impl Asked {
             owner: self.owner,
             fingerprint: self.fingerprint.clone(),
             also: Fingerprint::default(),
-            policy: Policy { commit: rule.commit, on_unknown: rule.on_unknown, retention: rule.retention, window },
+            policy: Policy {
+                commit: rule.commit,
+                on_unknown: rule.on_unknown,
+                retention: rule.retention,
+                window,
+            },
             lease: rule.lease,
             max_execution: rule.max_execution,
             first: FirstTry { version: exchange.rules.version.number, flags: flags.into() },
@@ -62,7 +67,6 @@ impl Asked {
     /// The fields that a record of an older rule compares. One that cannot be computed is left out, and
     /// the claim is then answered by 422: it differs.
     pub(super) fn fingerprint(
-        &self,
         exchange: &Exchange,
         parts: &Parts,
         body: &Bytes,

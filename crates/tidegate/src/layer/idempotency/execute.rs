@@ -78,7 +78,8 @@ impl<C: Call> Execution<'_, C> {
     /// Makes the call and reads its answer, as far as it may be kept.
     async fn call(&self, admission: Option<Admission>) -> Ended {
         let exchange = &*self.guarded.exchange;
-        let mut request = Request::from_parts(self.guarded.parts.clone(), Body::full(self.guarded.body.clone()));
+        let mut request =
+            Request::from_parts(self.guarded.parts.clone(), Body::full(self.guarded.body.clone()));
         exchange.label(request.headers_mut());
         self.fence(request.headers_mut());
         let result = pipeline::call(exchange, admission, request, &self.guarded.call).await;
