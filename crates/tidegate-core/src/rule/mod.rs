@@ -2,6 +2,8 @@
 
 pub mod compile;
 pub mod conflict;
+#[cfg(test)]
+mod corpus;
 pub mod diff;
 pub mod host;
 mod json;

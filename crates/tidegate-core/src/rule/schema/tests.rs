@@ -1,30 +1,12 @@
 //! The schema beside the corpus of rule documents, good and bad.
 
 use std::collections::HashMap;
-use std::fs;
-use std::path::PathBuf;
 
 use granit_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
 use super::json_schema;
-
-/// What a bad document says of itself in its first line.
-const REJECTS: &str = "# schema: rejects";
-const CANNOT_TELL: &str = "# schema: cannot tell";
-
-fn documents(kind: &str) -> Vec<(String, String)> {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/corpus").join(kind);
-    let mut found: Vec<(String, String)> = fs::read_dir(folder)
-        .unwrap()
-        .map(|entry| {
-            let path = entry.unwrap().path();
-            (path.file_name().unwrap().to_str().unwrap().to_owned(), fs::read_to_string(&path).unwrap())
-        })
-        .collect();
-    found.sort();
-    found
-}
+use crate::rule::corpus::{CANNOT_TELL, REJECTS, documents};
 
 fn validator() -> jsonschema::Validator {
     jsonschema::draft202012::new(&json_schema()).unwrap()
@@ -173,8 +155,10 @@ fn every_hundredth_of_a_percent_is_accepted_and_nothing_finer() {
 }
 
 #[test]
-fn every_field_is_described_and_used_by_a_good_document() {
+fn every_field_is_described_here_and_in_the_reference_and_used_by_a_good_document() {
     let schema = json_schema();
+    let reference = include_str!("../../../../../docs/rules.md");
+    let mut missing = Vec::new();
     let text: String = documents("good").into_iter().map(|(_, text)| text).collect();
     let mut undescribed = Vec::new();
     let mut unused = Vec::new();
@@ -185,11 +169,15 @@ fn every_field_is_described_and_used_by_a_good_document() {
         if !described {
             undescribed.push(name.to_owned());
         }
+        if !reference.contains(name) {
+            missing.push(name.to_owned());
+        }
         if !text.contains(&format!("{name}:")) && !text.contains(&format!("\"{name}\":")) {
             unused.push(name.to_owned());
         }
     });
     assert_eq!(undescribed, [""; 0]);
+    assert_eq!(missing, [""; 0]);
     assert_eq!(unused, [""; 0]);
 }
 
