@@ -1,6 +1,6 @@
 //! Where findings are collected.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::diagnostic::{Diagnostic, Severity};
 use super::source::{Source, Span};
@@ -19,6 +19,7 @@ pub struct Report<'s> {
     faults: Findings,
     warnings: Findings,
     comparisons: usize,
+    spent: BTreeMap<&'static str, usize>,
 }
 
 #[derive(Debug, Default)]
@@ -32,7 +33,13 @@ struct Findings {
 impl<'s> Report<'s> {
     /// An empty report about `sources`.
     pub fn new(sources: &'s [Source]) -> Self {
-        Self { sources, faults: Findings::default(), warnings: Findings::default(), comparisons: 0 }
+        Self {
+            sources,
+            faults: Findings::default(),
+            warnings: Findings::default(),
+            comparisons: 0,
+            spent: BTreeMap::new(),
+        }
     }
 
     /// Adds a fault at `span`.
@@ -48,6 +55,13 @@ impl<'s> Report<'s> {
     /// How many faults there are so far.
     pub fn fault_count(&self) -> usize {
         self.faults.kept.len() + self.faults.dropped
+    }
+
+    /// Counts one more of something that is costly to check. False once a load has more than `most`.
+    pub fn spend(&mut self, what: &'static str, most: usize) -> bool {
+        let spent = self.spent.entry(what).or_default();
+        *spent = spent.saturating_add(1);
+        *spent <= most
     }
 
     /// Whether further faults would not be kept, so that looking for them is in vain.

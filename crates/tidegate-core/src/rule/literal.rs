@@ -7,6 +7,8 @@ use semver::VersionReq;
 
 /// Largest compiled regular expression, in bytes.
 pub const MAX_REGEX_BYTES: usize = 1 << 20;
+/// Most regular expressions of a rule set: each is compiled and kept.
+pub const MAX_REGEXES: usize = 1000;
 /// Longest exponent and longest text of a number in a condition: comparing stays cheap.
 const MAX_NUMBER_LENGTH: usize = 64;
 

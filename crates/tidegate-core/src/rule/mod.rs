@@ -32,6 +32,8 @@ pub use positions::{Finding, Positions};
 
 /// Bounds of rule documents.
 pub mod bounds {
+    pub use super::literal::{MAX_REGEX_BYTES, MAX_REGEXES};
+    pub use super::load::{MAX_SOURCES, MAX_TOTAL_BYTES};
     pub use super::parse::breaker::MAX_PROBES;
     pub use super::parse::flag::{MAX_PRIORITY, MAX_VARIANTS};
     pub use super::parse::idempotency::{MAX_RESPONSE, REPLAY_HEADERS};

@@ -133,7 +133,18 @@ fn test(entry: &Entry, report: &mut Report) -> Option<Test> {
         "not_in" => Test::NotIn(fields::list(node, report, scalar)?.into_values()?),
         "starts_with" => Test::StartsWith(scalar(node, report)?.text),
         "ends_with" => Test::EndsWith(scalar(node, report)?.text),
-        "matches" => Test::Matches(checked(node, report, literal::check_regex)?),
+        "matches" => {
+            if !report.spend("regular expressions", literal::MAX_REGEXES) {
+                let most = literal::MAX_REGEXES;
+                report.fault(
+                    node.span,
+                    format!("there are more than {most} regular expressions"),
+                    "use `in`, `starts_with` or `ends_with`, or name a condition once as a segment",
+                );
+                return None;
+            }
+            Test::Matches(checked(node, report, literal::check_regex)?)
+        }
         "gt" => Test::Gt(number(node, report)?),
         "gte" => Test::Gte(number(node, report)?),
         "lt" => Test::Lt(number(node, report)?),

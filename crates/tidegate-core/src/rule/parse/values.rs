@@ -220,7 +220,7 @@ pub(super) fn covered(node: &Node, report: &mut Report) -> Option<Covered> {
         scalar::text(node, report).map(str::to_owned)
     })?;
     fields::reject_repeats(&listed, ToString::to_string, report);
-    Some(Covered::Listed(listed))
+    fields::at_most(listed, super::MAX_RULES, report).map(Covered::Listed)
 }
 
 #[cfg(test)]

@@ -189,8 +189,8 @@ pub(super) fn check_together(drafts: &Drafts, index: &Index, report: &mut Report
 }
 
 fn two_rules(first: &IdempotencyDraft, second: &IdempotencyDraft, resource: &str, report: &mut Report) {
-    if std::ptr::eq(first, second) {
-        // One rule that lists a resource twice, which was reported.
+    if std::ptr::eq(first, second) || report.is_full() {
+        // One rule that lists a resource twice was reported already.
         return;
     }
     let (first, second) = if first.span <= second.span { (first, second) } else { (second, first) };

@@ -44,6 +44,9 @@ fn check_override(draft: &LimitDraft, one: &OverrideDraft, segments: &mut Segmen
         );
     }
     let Some(when) = &one.when.value else { return };
+    if report.is_full() {
+        return;
+    }
     segments.check_use(when, one.when.span, report);
     let Some(key) = draft.key.value.as_ref().filter(|key| key.whole) else { return };
     let in_key = |name: &str| key.values().any(|known| known == name);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::document::report::MAX_FINDINGS;
-use crate::rule::bounds::{MAX_RULES, MAX_SEGMENT_DEPTH, MAX_TESTS};
+use crate::rule::bounds::{MAX_REGEXES, MAX_RULES, MAX_SEGMENT_DEPTH, MAX_TESTS};
 
 fn read_twice(text: &str) {
     let sources = [Source::new("r.yaml", text)];
@@ -165,4 +165,13 @@ fn many_unknown_names_do_not_make_suggestions_slow() {
         "resources:\n{known}limits:\n- {{ id: l, concurrency: {{ max: 1 }}, resources: [{names}] }}\n"
     );
     assert_eq!(faults_of(&text).len(), 9000);
+}
+#[test]
+fn regular_expressions_are_bounded_in_number() {
+    let segments = |count: usize| {
+        let one = |n: usize| format!("- {{ id: s{n}, when: {{ a: {{ matches: x }} }} }}\n");
+        format!("segments:\n{}", (0..count).map(one).collect::<Vec<_>>().concat())
+    };
+    assert_eq!(faults_of(&segments(MAX_REGEXES)), Vec::<String>::new());
+    check(&faults_of(&segments(MAX_REGEXES + 1)), &["1003:38 there are more than 1000 regular expressions"]);
 }
