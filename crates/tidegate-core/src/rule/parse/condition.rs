@@ -3,8 +3,11 @@
 use crate::document::diagnostic::quoted;
 use crate::document::scalar::{self as read, Scalar as Raw};
 use crate::document::{At, Entry, Kind, Node, Report, fields};
-use crate::rule::literal;
+use crate::rollout::condition::{ConditionError, check};
 use crate::rule::model::{Condition, Scalar, ScalarKind, Test};
+
+/// Most regular expressions of a rule set: each is compiled and kept.
+pub const MAX_REGEXES: usize = 1000;
 
 /// The tests of one attribute.
 const TESTS: [&str; 14] = [
@@ -35,8 +38,6 @@ pub(in crate::rule) struct ConditionDraft {
     pub(in crate::rule) attributes: Vec<At<String>>,
     /// The segments that it asks.
     pub(in crate::rule) segments: Vec<At<String>>,
-    /// How many tests it makes at most, segments apart.
-    pub(in crate::rule) weight: u64,
 }
 
 /// Reads a condition. What could not be read is reported, and the rest is kept.
@@ -119,7 +120,6 @@ fn attribute(
     }
     let mut found = Vec::with_capacity(tests.len());
     for entry in tests {
-        draft.weight = draft.weight.saturating_add(1);
         found.push(test(entry, report).map(|test| Condition::Attribute { name: name.to_owned(), test }));
     }
     conjunction(found.into_iter().collect::<Option<_>>()?)
@@ -134,25 +134,24 @@ fn test(entry: &Entry, report: &mut Report) -> Option<Test> {
         "starts_with" => Test::StartsWith(scalar(node, report)?.text),
         "ends_with" => Test::EndsWith(scalar(node, report)?.text),
         "matches" => {
-            if !report.spend("regular expressions", literal::MAX_REGEXES) {
-                let most = literal::MAX_REGEXES;
+            if !report.spend("regular expressions", MAX_REGEXES) {
                 report.fault(
                     node.span,
-                    format!("there are more than {most} regular expressions"),
+                    format!("there are more than {MAX_REGEXES} regular expressions"),
                     "use `in`, `starts_with` or `ends_with`, or name a condition once as a segment",
                 );
                 return None;
             }
-            Test::Matches(checked(node, report, literal::check_regex)?)
+            text(node, Test::Matches, report)?
         }
-        "gt" => Test::Gt(number(node, report)?),
-        "gte" => Test::Gte(number(node, report)?),
-        "lt" => Test::Lt(number(node, report)?),
-        "lte" => Test::Lte(number(node, report)?),
-        "semver" => Test::Semver(checked(node, report, |text| literal::semver_range(text).map(|_| ()))?),
+        "gt" => number(node, Test::Gt, report)?,
+        "gte" => number(node, Test::Gte, report)?,
+        "lt" => number(node, Test::Lt, report)?,
+        "lte" => number(node, Test::Lte, report)?,
+        "semver" => text(node, Test::Semver, report)?,
         "cidr" => Test::Cidr(networks(node, report)?),
-        "before" => Test::Before(checked(node, report, |text| literal::rfc3339(text).map(|_| ()))?),
-        "after" => Test::After(checked(node, report, |text| literal::rfc3339(text).map(|_| ()))?),
+        "before" => text(node, Test::Before, report)?,
+        "after" => text(node, Test::After, report)?,
         other => {
             let known = TESTS.join(", ");
             let help = match report.nearest(other, TESTS.into_iter()) {
@@ -197,41 +196,64 @@ fn scalar(node: &Node, report: &mut Report) -> Option<Scalar> {
     Some(Scalar { text: text.to_owned(), kind })
 }
 
-fn number(node: &Node, report: &mut Report) -> Option<String> {
+fn number(node: &Node, make: fn(String) -> Test, report: &mut Report) -> Option<Test> {
     let Some(Raw::Number(text)) = Raw::of(node) else {
         read::wrong_type(node, "a number is expected", "write a decimal number without quotes", report);
         return None;
     };
-    match literal::check_number(text) {
-        Ok(()) => Some(text.to_owned()),
-        Err(problem) => {
-            report.fault(node.span, format!("{}: {}", quoted(text), problem.message), problem.help);
-            None
-        }
-    }
+    usable(node, make(text.to_owned()), report)
+}
+
+/// A test of the source text of a scalar.
+fn text(node: &Node, make: fn(String) -> Test, report: &mut Report) -> Option<Test> {
+    let text = scalar(node, report)?.text;
+    usable(node, make(text), report)
 }
 
 fn networks(node: &Node, report: &mut Report) -> Option<Vec<String>> {
-    let one =
-        |node: &Node, report: &mut Report| checked(node, report, |text| literal::network(text).map(|_| ()));
+    let one = |node: &Node, report: &mut Report| {
+        let text = scalar(node, report)?.text;
+        usable(node, Test::Cidr(vec![text.clone()]), report).map(|_| text)
+    };
     if matches!(&*node.kind, Kind::Sequence(_)) {
         return fields::non_empty_list(node, report, "write [10.0.0.0/8]", one)?.into_values();
     }
     one(node, report).map(|network| vec![network])
 }
 
-/// The text of a scalar that passes `check`.
-fn checked(
-    node: &Node,
-    report: &mut Report,
-    check: impl Fn(&str) -> Result<(), literal::Problem>,
-) -> Option<String> {
-    let text = scalar(node, report)?.text;
-    match check(&text) {
-        Ok(()) => Some(text),
-        Err(problem) => {
-            report.fault(node.span, format!("{}: {}", quoted(&text), problem.message), problem.help);
-            None
+/// The test, if evaluation can use it: what is accepted here is exactly what runs later.
+fn usable(node: &Node, test: Test, report: &mut Report) -> Option<Test> {
+    let (message, help) = match check(&test) {
+        Ok(()) => return Some(test),
+        Err(ConditionError::Regex { pattern, message }) => {
+            // The last line says what is wrong, those above draw a caret.
+            let last = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
+            let message = format!("{} is not a usable regular expression: {last}", quoted(&pattern));
+            (message, "mend it, or escape the character with \\".to_owned())
         }
-    }
+        Err(ConditionError::Number { text }) => {
+            (format!("{} is not a usable number", quoted(&text)), "write for example 10 or 0.5".to_owned())
+        }
+        Err(ConditionError::Network { text }) => {
+            let help = "write an address and a prefix length: 10.0.0.0/8, 2001:db8::/32".to_owned();
+            (format!("{} is not a network", quoted(&text)), help)
+        }
+        Err(ConditionError::Time { text }) => {
+            let help =
+                "write a date, a time and an offset, as RFC 3339 does: 2026-01-31T12:00:00Z".to_owned();
+            (format!("{} is not a time", quoted(&text)), help)
+        }
+        Err(other) => {
+            let text = other.to_string();
+            let (message, help) = text.split_once("; ").unwrap_or((&text, "write \">=1.2 <2\""));
+            (one_line(message), one_line(help))
+        }
+    };
+    report.fault(node.span, message, help);
+    None
+}
+
+/// Text that may hold parts of the document, for one line of a message.
+fn one_line(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(200).collect()
 }

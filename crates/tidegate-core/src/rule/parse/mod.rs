@@ -55,7 +55,6 @@ pub(super) struct Unreadable {
 /// A named condition.
 #[derive(Debug)]
 pub(super) struct SegmentDraft {
-    pub(super) span: Span,
     pub(super) id: Option<At<String>>,
     pub(super) when: ConditionDraft,
 }
@@ -155,7 +154,6 @@ fn segment(node: &Node, report: &mut Report) -> Option<SegmentDraft> {
     let id = id(&mut fields, "staff", report);
     let example = "{ email: { ends_with: \"@example.com\" } }";
     let when = fields.required("when", example, report, |node, report| Some(condition::read(node, report)));
-    let span = fields.span();
     fields.finish(report);
-    Some(SegmentDraft { span, id, when: when.value.unwrap_or_default() })
+    Some(SegmentDraft { id, when: when.value.unwrap_or_default() })
 }

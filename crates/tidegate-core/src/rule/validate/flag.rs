@@ -23,7 +23,7 @@ pub(super) fn check(draft: &FlagDraft, segments: &Segments, report: &mut Report)
     unique("rules of this flag", rules.items.iter().filter_map(|rule| rule.value.id.as_ref()), report);
     for rule in rules.items.iter().map(|rule| &rule.value) {
         if let Some(when) = &rule.when.value {
-            segments.check_use(when, rule.when.span, report);
+            segments.check_references(when, report);
         }
         match &rule.serve.value {
             Some(ServeDraft::Variant(name)) => check_variant(draft, name, rule.serve.span, report),

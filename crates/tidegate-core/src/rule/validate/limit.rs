@@ -47,7 +47,7 @@ fn check_override(draft: &LimitDraft, one: &OverrideDraft, segments: &mut Segmen
     if report.is_full() {
         return;
     }
-    segments.check_use(when, one.when.span, report);
+    segments.check_references(when, report);
     let Some(key) = draft.key.value.as_ref().filter(|key| key.whole) else { return };
     let in_key = |name: &str| key.values().any(|known| known == name);
     let outside =

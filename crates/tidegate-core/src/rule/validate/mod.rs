@@ -1,6 +1,7 @@
 //! Drafts → faults and warnings: whatever needs more than one rule, or the deployment, to judge.
 
 mod breaker;
+mod cost;
 mod flag;
 mod idempotency;
 mod limit;
@@ -27,7 +28,7 @@ use super::positions::{Finding, Positions};
 pub(super) type Check = fn(&RuleSet, &Positions) -> Vec<Finding>;
 
 /// Checks of the rule set itself: ties between resources, contradictions between flag rules.
-pub(super) const CHECKS: &[Check] = &[together::ties, together::contradictions];
+pub(super) const CHECKS: &[Check] = &[cost::conditions, together::ties, together::contradictions];
 
 /// Most names that one message lists.
 const MOST_NAMES: usize = 5;

@@ -1,35 +1,24 @@
-//! Segments: references, cycles, and how much a condition costs once they are followed.
+//! Segments: references and cycles. What a condition costs once they are followed is judged where the
+//! whole rule set is compiled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use crate::document::Report;
 use crate::document::diagnostic::quoted;
-use crate::document::{Report, Span};
 use crate::rule::parse::condition::ConditionDraft;
 use crate::rule::parse::{Drafts, SegmentDraft};
 
 use super::unknown;
 
-/// Longest chain of segments that ask segments.
-pub const MAX_SEGMENT_DEPTH: usize = 32;
-/// Most tests that a condition may make, segments followed: what stops a chain of segments that each
-/// ask the next one twice.
-pub const MAX_TESTS: u64 = 10_000;
-
 /// What is known about each segment.
 pub(super) struct Segments<'d> {
     drafts: BTreeMap<&'d str, &'d SegmentDraft>,
-    costs: BTreeMap<&'d str, Cost>,
+    /// Those whose references have all been followed.
+    done: BTreeSet<&'d str>,
     attributes: BTreeMap<&'d str, Rc<BTreeSet<&'d str>>>,
     /// Whether a segment may exist that could not be read.
     incomplete: bool,
-}
-
-/// What asking a segment costs.
-#[derive(Clone, Copy, Default)]
-struct Cost {
-    tests: u64,
-    depth: usize,
 }
 
 impl<'d> Segments<'d> {
@@ -37,7 +26,7 @@ impl<'d> Segments<'d> {
     pub(super) fn of(drafts: &'d Drafts, report: &mut Report) -> Self {
         let mut found = Self {
             drafts: BTreeMap::new(),
-            costs: BTreeMap::new(),
+            done: BTreeSet::new(),
             attributes: BTreeMap::new(),
             incomplete: drafts.unreadable.segments,
         };
@@ -53,17 +42,6 @@ impl<'d> Segments<'d> {
             }
         }
         found
-    }
-
-    /// Checks a condition that is not a segment's own.
-    pub(super) fn check_use(&self, when: &ConditionDraft, span: Span, report: &mut Report) {
-        self.check_references(when, report);
-        let cost = self.cost(when);
-        if cost.tests > MAX_TESTS {
-            let message =
-                format!("this condition makes up to {} tests, and {MAX_TESTS} are the most", cost.tests);
-            report.fault(span, message, "use `in` with a list, or fewer segments");
-        }
     }
 
     /// The attributes that a segment tests, itself or through others.
@@ -93,7 +71,8 @@ impl<'d> Segments<'d> {
         all
     }
 
-    fn check_references(&self, when: &ConditionDraft, report: &mut Report) {
+    /// Reports segments that do not exist.
+    pub(super) fn check_references(&self, when: &ConditionDraft, report: &mut Report) {
         for name in &when.segments {
             if !self.drafts.contains_key(name.value.as_str()) && !self.incomplete {
                 unknown("segment", &name.value, name.span, self.drafts.keys().copied(), "segments", report);
@@ -101,24 +80,13 @@ impl<'d> Segments<'d> {
         }
     }
 
-    /// The cost of a condition whose segments have been visited.
-    fn cost(&self, when: &ConditionDraft) -> Cost {
-        let mut cost = Cost { tests: when.weight, depth: 0 };
-        for name in &when.segments {
-            let inner = self.costs.get(name.value.as_str()).copied().unwrap_or_default();
-            cost.tests = cost.tests.saturating_add(inner.tests).saturating_add(1);
-            cost.depth = cost.depth.max(inner.depth + 1);
-        }
-        cost
-    }
-
     /// Walks depth first from one segment, without recursion, since a chain may be as long as the
-    /// section. Reports cycles, chains that are too long and conditions that are too large.
+    /// section. Reports cycles.
     fn visit(&mut self, id: &'d str, report: &mut Report) {
         // The segments from the first to the one being visited, each with its next reference.
         let mut path: Vec<(&'d str, usize)> = Vec::new();
         let mut on_path: BTreeSet<&'d str> = BTreeSet::new();
-        if !self.costs.contains_key(id) {
+        if !self.done.contains(id) {
             path.push((id, 0));
             on_path.insert(id);
         }
@@ -144,32 +112,13 @@ impl<'d> Segments<'d> {
                     let message =
                         format!("the segment {} asks itself: {}", quoted(target), cycle.join(" → "));
                     report.fault(reference.span, message, "remove one of these references");
-                } else if !self.costs.contains_key(target) {
+                } else if !self.done.contains(target) {
                     path.push((target, 0));
                     on_path.insert(target);
                 }
                 continue;
             }
-            let mut cost = self.cost(&draft.when);
-            let span = draft.id.as_ref().map_or(draft.span, |id| id.span);
-            if cost.depth > MAX_SEGMENT_DEPTH {
-                let message = format!(
-                    "the segment {} asks segments in a chain longer than {MAX_SEGMENT_DEPTH}",
-                    quoted(id)
-                );
-                report.fault(span, message, "write the conditions out, or shorten the chain");
-                cost.depth = 0;
-            }
-            if cost.tests > MAX_TESTS {
-                let message = format!(
-                    "the segment {} makes up to {} tests, and {MAX_TESTS} are the most",
-                    quoted(id),
-                    cost.tests
-                );
-                report.fault(span, message, "use `in` with a list, or fewer segments");
-                cost.tests = 0;
-            }
-            self.costs.insert(id, cost);
+            self.done.insert(id);
             on_path.remove(id);
             path.pop();
         }

@@ -711,35 +711,29 @@ fn conditions_are_checked() {
         &["2:43 `True` is read differently by different YAML readers"],
     );
     check(
-        &faults_of(&when(r#"{ a: { gt: "1", gte: x, lt: 0x10, lte: 1e5 } }"#)),
+        &faults_of(&when(r#"{ a: { gt: "1", gte: x, lt: 0x10, lte: 1e9999999999 } }"#)),
         &[
             "2:39 a number is expected, not the text `1`",
             "2:49 a number is expected, not the text `x`",
             "2:56 a number is expected, not the text `0x10`",
-            "2:67 `1e5`: numbers in conditions have no exponent",
+            "2:67 `1e9999999999` is not a usable number",
         ],
     );
     check(
         &faults_of(&when(r#"{ a: { matches: "(" } }"#)),
-        &["2:44 `(`: not a regular expression: unclosed group"],
+        &["2:44 `(` is not a usable regular expression: unclosed group"],
     );
-    check(
-        &faults_of(&when(r#"{ a: { semver: ">=one" } }"#)),
-        &[
-            "2:43 `>=one`: not a range of versions: unexpected character 'o' while parsing major version number",
-        ],
-    );
+    check(&faults_of(&when("{ a: { semver: ^1.2 } }")), &["2:43 `^` is no operator of a version range"]);
+    check(&faults_of(&when("{ a: { semver: '>2 <1' } }")), &["2:43 no version is in the range `>2 <1`"]);
+    check(&faults_of(&when(r#"{ a: { semver: ">=one" } }"#)), &["2:43 `one` is not a version"]);
     check(&faults_of(&when("{ a: { cidr: [] } }")), &["2:41 this list is empty"]);
     check(
-        &faults_of(&when("{ a: { cidr: [10.0.0.1, 10.0.0.0/40] } }")),
-        &[
-            "2:42 `10.0.0.1`: not a network: the prefix length is missing",
-            "2:52 `10.0.0.0/40`: not a network",
-        ],
+        &faults_of(&when("{ a: { cidr: [10.0.0, 10.0.0.0/40] } }")),
+        &["2:42 `10.0.0` is not a network", "2:50 `10.0.0.0/40` is not a network"],
     );
     check(
         &faults_of(&when("{ a: { before: 2026-01-31, after: noon } }")),
-        &["2:43 `2026-01-31`: not a time of RFC 3339", "2:62 `noon`: not a time of RFC 3339"],
+        &["2:43 `2026-01-31` is not a time", "2:62 `noon` is not a time"],
     );
     check(&faults_of(&when("{ segment: t }")), &["2:39 there is no segment `t`"]);
     check(&faults_of(&when("{ segment: s }")), &["2:39 the segment `s` asks itself: s → s"]);
