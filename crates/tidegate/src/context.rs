@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 
-use compact_str::CompactString;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Longest client request id that is kept, in bytes.
@@ -28,8 +27,9 @@ pub fn request_id(headers: &HeaderMap, nonce: impl FnOnce() -> [u8; 16]) -> Head
     {
         return id.clone();
     }
-    let text = hex(&nonce());
-    HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("-"))
+    let mut text = [0; 32];
+    write_hex(&nonce(), &mut text);
+    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("-"))
 }
 
 fn well_formed(id: &[u8]) -> bool {
@@ -37,15 +37,13 @@ fn well_formed(id: &[u8]) -> bool {
     (1..=MAX_REQUEST_ID).contains(&id.len()) && id.iter().all(allowed)
 }
 
-/// Lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> CompactString {
+/// Sixteen bytes as 32 lower-case hexadecimal digits.
+pub(crate) fn write_hex(bytes: &[u8; 16], text: &mut [u8; 32]) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = CompactString::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        text.push(char::from(DIGITS[usize::from(byte >> 4)]));
-        text.push(char::from(DIGITS[usize::from(byte & 15)]));
+    for (byte, pair) in bytes.iter().zip(text.chunks_exact_mut(2)) {
+        pair[0] = DIGITS[usize::from(byte >> 4)];
+        pair[1] = DIGITS[usize::from(byte & 15)];
     }
-    text
 }
 
 #[cfg(test)]

@@ -46,13 +46,15 @@ pub async fn handle<C: Call>(
     let Some(rules) = gates.in_force() else {
         return Refusal::NotReady.respond(None, gates.settings().disclose);
     };
-    let (mut parts, body) = request.into_parts();
-    let context = Context { request_id: request_id(&parts.headers, || gates.env().nonce()), client };
-    let method = parts.method.clone();
-    strip(&mut parts.headers);
+    let (parts, body) = request.into_parts();
+    let mut inbound = Inbound { parts, body };
+    let headers = &mut inbound.parts.headers;
+    let context = Context { request_id: request_id(headers, || gates.env().nonce()), client };
+    let method = inbound.parts.method.clone();
+    strip(headers);
 
     let entry = Entry { gates, rules: &rules, context: &context };
-    let (resource, mut response) = entry.route(parts, body, call).await;
+    let (resource, mut response) = entry.route(&mut inbound, call).await;
 
     let headers = response.headers_mut();
     headers.insert(X_REQUEST_ID, context.request_id);
@@ -64,6 +66,22 @@ pub async fn handle<C: Call>(
     response
 }
 
+/// The request on its way in. It is lent from gate to gate: handed on by value it would be copied into
+/// the state of each of them.
+struct Inbound {
+    parts: Parts,
+    body: Body,
+}
+
+impl Inbound {
+    /// The request itself, for its last step; leaves an empty one behind.
+    fn take(&mut self) -> Request<Body> {
+        let (parts, body) = Request::new(Body::empty()).into_parts();
+        let inbound = std::mem::replace(self, Self { parts, body });
+        Request::from_parts(inbound.parts, inbound.body)
+    }
+}
+
 /// A request at the door, with the rules that it will keep.
 struct Entry<'a> {
     gates: &'a Gates,
@@ -73,31 +91,26 @@ struct Entry<'a> {
 
 impl Entry<'_> {
     /// Names the resource, and walks it through its gates.
-    async fn route<C: Call>(
-        &self,
-        mut parts: Parts,
-        body: Body,
-        call: &C,
-    ) -> (Option<usize>, Response<Body>) {
-        if let Err(refusal) = self.normalise_target(&mut parts) {
+    async fn route<C: Call>(&self, inbound: &mut Inbound, call: &C) -> (Option<usize>, Response<Body>) {
+        if let Err(refusal) = self.normalise_target(&mut inbound.parts) {
             return (None, self.refuse("", &refusal));
         }
         // What the pattern captures points into the path, which outlives the request's own copy.
-        let uri = parts.uri.clone();
+        let uri = inbound.parts.uri.clone();
         let matched = {
-            let host = request::host(&parts);
-            self.rules.plan.routes.find(host.as_deref(), parts.method.as_str(), uri.path())
+            let host = request::host(&inbound.parts);
+            self.rules.plan.routes.find(host.as_deref(), inbound.parts.method.as_str(), uri.path())
         };
         let Some(Matched { resource, params }) = matched else {
-            parts.headers.insert(X_REQUEST_ID, self.context.request_id.clone());
-            let result = call.call(Request::from_parts(parts, body), UNMATCHED_TIMEOUT).await;
+            inbound.parts.headers.insert(X_REQUEST_ID, self.context.request_id.clone());
+            let result = call.call(inbound.take(), UNMATCHED_TIMEOUT).await;
             return (None, self.unmatched_answer(result));
         };
         let id = &self.rules.plan.rules.resources[resource].id;
         let path = |name: &str| params.get(name).map(ToOwned::to_owned);
-        match self.enter(resource, &parts, body, &path).await {
+        match self.enter(resource, inbound, &path).await {
             Err(refusal) => (Some(resource), self.refuse(id, &refusal)),
-            Ok((exchange, body)) => (Some(resource), walk(exchange, parts, body, call).await),
+            Ok(exchange) => (Some(resource), walk(&exchange, inbound, call).await),
         }
     }
 
@@ -105,17 +118,17 @@ impl Entry<'_> {
     async fn enter(
         &self,
         resource: usize,
-        parts: &Parts,
-        body: Body,
+        inbound: &mut Inbound,
         path: &(dyn Fn(&str) -> Option<String> + Sync),
-    ) -> Result<(Exchange, Body), Refusal> {
+    ) -> Result<Arc<Exchange>, Refusal> {
         let plan = &self.rules.plan.resources[resource];
-        let (json, body) = if plan.attributes_in_body {
-            let bytes = read(body, self.gates.settings().max_body).await?;
-            (serde_json::from_slice(&bytes).ok(), Body::full(bytes))
-        } else {
-            (None, body)
-        };
+        let mut json = None;
+        if plan.attributes_in_body {
+            let bytes = read(&mut inbound.body, self.gates.settings().max_body).await?;
+            json = serde_json::from_slice(&bytes).ok();
+            inbound.body = Body::full(bytes);
+        }
+        let parts = &inbound.parts;
         let origin = Origin {
             parts,
             path,
@@ -135,7 +148,7 @@ impl Entry<'_> {
             taken,
             flags,
         };
-        Ok((exchange, body))
+        Ok(Arc::new(exchange))
     }
 
     /// The path that is matched is the path that is forwarded.
@@ -171,64 +184,75 @@ impl Entry<'_> {
 }
 
 /// The gates of one resource, outermost first.
-async fn walk<C: Call>(exchange: Exchange, parts: Parts, body: Body, call: &C) -> Response<Body> {
+async fn walk<C: Call>(exchange: &Arc<Exchange>, inbound: &mut Inbound, call: &C) -> Response<Body> {
     let now = exchange.gates.env().now();
     // Limit first: it is the only gate that can refuse without touching a database.
     let decided = match limit::decide(&exchange.rules, exchange.resource, &exchange.taken, now) {
         Ok(decided) => decided,
         Err(refusal) => return exchange.refused(&refusal),
     };
-    let mut response = if let Some(refusal) = &decided.refusal {
-        exchange.refused(refusal)
+    let mut response = if let Some(refusal) = decided.refusal {
+        exchange.refused(&refusal)
     } else {
         if !decided.wait.is_zero() {
             tokio::time::sleep(decided.wait).await;
         }
-        let permits = decided.permits.map(Arc::new);
-        protected(exchange.into(), parts, body, permits, call).await
+        let permits = decided.permits.filter(|permits| !permits.is_empty()).map(Arc::new);
+        if exchange.plan().idempotency.is_some() {
+            // On the heap, so that requests without an idempotency rule do not carry its state.
+            Box::pin(once(exchange, inbound, permits, call)).await
+        } else {
+            unguarded(exchange, inbound, permits, call).await
+        }
     };
     if !decided.policies.is_empty() {
-        respond::append_limits(response.headers_mut(), &decided.policies, &decided.limits);
+        respond::append_limits(response.headers_mut(), decided.policies, decided.limits);
     }
     response
 }
 
-/// Idempotency at the business entry, the breaker around the call.
-async fn protected<C: Call>(
-    exchange: Arc<Exchange>,
-    parts: Parts,
-    body: Body,
+/// Idempotency at the business entry.
+async fn once<C: Call>(
+    exchange: &Arc<Exchange>,
+    inbound: &mut Inbound,
     permits: Option<Arc<Permits>>,
     call: &C,
 ) -> Response<Body> {
-    let body = if exchange.plan().idempotency.is_some() {
-        // Whatever the fingerprint needs now, a record of an older rule may need the body.
-        let bytes = match read(body, exchange.gates.settings().max_body).await {
-            Ok(bytes) => bytes,
-            Err(refusal) => return exchange.refused(&refusal),
-        };
-        match Asked::new(&exchange, &parts, &bytes) {
-            Err(refusal) => {
-                IdempotencyAnswered { exchange: &exchange, outcome: IdempotencyOutcome::Invalid }.emit();
-                return exchange.refused(&refusal);
-            }
-            Ok(Some(asked)) => {
-                let call = call.clone();
-                return idempotency::guard(Guarded { exchange, asked, parts, body: bytes, call, permits })
-                    .await;
-            }
-            Ok(None) => Body::full(bytes),
-        }
-    } else {
-        body
+    // Whatever the fingerprint needs now, a record of an older rule may need the body.
+    let body = match read(&mut inbound.body, exchange.gates.settings().max_body).await {
+        Ok(body) => body,
+        Err(refusal) => return exchange.refused(&refusal),
     };
-    let response = match breaker::admit(&exchange, call.host()) {
-        Err(open) => breaker::answer(&exchange, &open),
+    match Asked::new(exchange, &inbound.parts, &body) {
+        Err(refusal) => {
+            IdempotencyAnswered { exchange, outcome: IdempotencyOutcome::Invalid }.emit();
+            exchange.refused(&refusal)
+        }
+        Ok(None) => {
+            inbound.body = Body::full(body);
+            unguarded(exchange, inbound, permits, call).await
+        }
+        Ok(Some(asked)) => {
+            let (exchange, call) = (Arc::clone(exchange), call.clone());
+            let parts = inbound.take().into_parts().0;
+            idempotency::guard(Guarded { exchange, asked, parts, body, call, permits }).await
+        }
+    }
+}
+
+/// The breaker around the call.
+async fn unguarded<C: Call>(
+    exchange: &Exchange,
+    inbound: &mut Inbound,
+    permits: Option<Arc<Permits>>,
+    call: &C,
+) -> Response<Body> {
+    let response = match breaker::admit(exchange, call.host()) {
+        Err(open) => breaker::answer(exchange, &open),
         Ok(admission) => {
-            let mut request = Request::from_parts(parts, body);
-            exchange.label(request.headers_mut());
-            let result = self::call(&exchange, admission, request, call).await;
-            answer(&exchange, result)
+            exchange.label(&mut inbound.parts.headers);
+            let result = self::call(exchange, admission, inbound.take(), call).await;
+            answer(exchange, result)
         }
     };
     with_permits(response, permits)
@@ -270,8 +294,8 @@ pub(crate) fn answer(exchange: &Exchange, result: Result<Response<Body>, CallErr
 /// Concurrency permits come back when the last byte of the answer is out.
 pub(crate) fn with_permits(response: Response<Body>, permits: Option<Arc<Permits>>) -> Response<Body> {
     match permits {
-        Some(permits) if !permits.is_empty() => response.map(|body| body.guarded(permits)),
-        _ => response,
+        Some(permits) => response.map(|body| body.guarded(permits)),
+        None => response,
     }
 }
 
@@ -290,9 +314,12 @@ fn failed(error: &CallError, request_id: &HeaderValue) -> Refusal {
     }
 }
 
-async fn read(body: Body, limit: u64) -> Result<Bytes, Refusal> {
-    body.collect(limit).await.map_err(|error| match error {
+async fn read(body: &mut Body, limit: u64) -> Result<Bytes, Refusal> {
+    std::mem::take(body).collect(limit).await.map_err(|error| match error {
         BodyError::TooLarge { limit } => Refusal::BodyTooLarge { limit },
         BodyError::Broken(_) => Refusal::BodyIncomplete,
     })
 }
+
+#[cfg(test)]
+mod tests;

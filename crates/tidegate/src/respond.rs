@@ -1,11 +1,13 @@
 //! Decisions become HTTP here, and in no other file.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 use tidegate_core::time::ceil_secs;
 
 use crate::Body;
@@ -32,6 +34,26 @@ pub enum Disclose {
     Full,
     /// None of these: for public edges.
     Minimal,
+}
+
+/// The JSON of a problem.
+#[derive(Serialize)]
+struct Problem<'a> {
+    #[serde(rename = "type")]
+    kind: Cow<'static, str>,
+    title: &'static str,
+    status: u16,
+    detail: Cow<'static, str>,
+    #[serde(rename = "violated-policies", skip_serializing_if = "<[_]>::is_empty")]
+    violated_policies: &'a [String],
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    fields: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    version: Option<&'a str>,
 }
 
 /// Why a request was answered by Tidegate itself.
@@ -246,71 +268,69 @@ impl Refusal {
         }
     }
 
-    fn detail(&self) -> String {
+    fn detail(&self) -> Cow<'static, str> {
         match self {
-            Self::PathInvalid { why } | Self::KeyInvalid { why, .. } => format!("{why}."),
+            Self::PathInvalid { why } | Self::KeyInvalid { why, .. } => format!("{why}.").into(),
             Self::AttributeMissing { attribute } => {
-                format!("`{attribute}` is missing or null; send it and try again.")
+                format!("`{attribute}` is missing or null; send it and try again.").into()
             }
             Self::CostInvalid { attribute, max, .. } => {
-                format!("`{attribute}` must be an integer from 1 to {max}.")
+                format!("`{attribute}` must be an integer from 1 to {max}.").into()
             }
             Self::KeyMissing { from, .. } => {
-                format!("Send one {from} of 1 to 255 visible ASCII characters, the same on every retry of one intent.")
+                format!("Send one {from} of 1 to 255 visible ASCII characters, the same on every retry of one intent.").into()
             }
-            Self::BodyIncomplete => "The body ended before it was complete. Send the request again.".to_owned(),
-            Self::BodyTooLarge { limit } => format!("At most {limit} bytes are accepted here."),
-            Self::LimitDenied { retry_after: Some(_), .. } => "Try again after Retry-After seconds.".to_owned(),
+            Self::BodyIncomplete => "The body ended before it was complete. Send the request again.".into(),
+            Self::BodyTooLarge { limit } => format!("At most {limit} bytes are accepted here.").into(),
+            Self::LimitDenied { retry_after: Some(_), .. } => "Try again after Retry-After seconds.".into(),
             Self::LimitDenied { retry_after: None, .. } => {
-                "This call costs more than the limit ever holds: it can never pass as it is.".to_owned()
+                "This call costs more than the limit ever holds: it can never pass as it is.".into()
             }
-            Self::InProgress { .. } => "Try again later with the same key to get its result.".to_owned(),
+            Self::InProgress { .. } => "Try again later with the same key to get its result.".into(),
             Self::OutcomeUnknown { .. } => {
                 "It may or may not have taken effect, so it is not run again. An operator can resolve the key."
-                    .to_owned()
+                    .into()
             }
-            Self::Superseded { .. } => "Try again with the same key to get its result.".to_owned(),
+            Self::Superseded { .. } => "Try again with the same key to get its result.".into(),
             Self::KeyReused { fields, .. } => format!(
                 "These differ from the first request: {}. Use a new key for a new intent.",
                 fields.join(", ")
-            ),
-            Self::BreakerOpen { .. } => "Nothing was executed. Try again after Retry-After seconds.".to_owned(),
-            Self::StoreUnavailable { .. } => "Nothing was executed. Try again.".to_owned(),
+            ).into(),
+            Self::BreakerOpen { .. } => "Nothing was executed. Try again after Retry-After seconds.".into(),
+            Self::StoreUnavailable { .. } => "Nothing was executed. Try again.".into(),
             Self::UpstreamUnavailable | Self::UpstreamTimeout => {
-                "Whether the request took effect is not known, unless an idempotency rule guards it.".to_owned()
+                "Whether the request took effect is not known, unless an idempotency rule guards it.".into()
             }
-            Self::NotReady => "Try again.".to_owned(),
+            Self::NotReady => "Try again.".into(),
         }
     }
 
     /// The problem as a response (RFC 9457).
     pub fn respond(&self, version: Option<&str>, disclose: Disclose) -> Response<Body> {
-        let mut problem = Map::new();
-        problem.insert("type".into(), Value::String(self.type_uri()));
-        problem.insert("title".into(), self.title().into());
-        problem.insert("status".into(), self.status().as_u16().into());
-        problem.insert("detail".into(), self.detail().into());
-        match self {
-            Self::LimitDenied { rules, .. } => {
-                problem.insert("violated-policies".into(), json!(rules));
-            }
-            Self::KeyReused { fields, .. } => {
-                problem.insert("fields".into(), json!(fields));
-            }
-            _ => {}
-        }
-        if disclose == Disclose::Full {
-            problem.insert("reason".into(), self.name().into());
-            if let Some(rule) = self.rule() {
-                problem.insert("rule".into(), rule.into());
-            }
-            if let Some(version) = version {
-                problem.insert("version".into(), version.into());
-            }
-        }
-        let mut response = Response::new(Body::full(Value::Object(problem).to_string()));
+        let full = disclose == Disclose::Full;
+        let problem = Problem {
+            kind: self.type_uri(),
+            title: self.title(),
+            status: self.status().as_u16(),
+            detail: self.detail(),
+            violated_policies: match self {
+                Self::LimitDenied { rules, .. } => rules,
+                _ => &[],
+            },
+            fields: match self {
+                Self::KeyReused { fields, .. } => fields,
+                _ => &[],
+            },
+            reason: full.then(|| self.name()),
+            rule: self.rule().filter(|_| full),
+            version: version.filter(|_| full),
+        };
+        // Strings and numbers always have a JSON form.
+        let body = serde_json::to_vec(&problem).unwrap_or_default();
+        let mut response = Response::new(Body::full(body));
         *response.status_mut() = self.status();
         let headers = response.headers_mut();
+        headers.reserve(8);
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(after) = self.retry_after() {
             headers.insert(RETRY_AFTER, retry_after(after));
@@ -318,13 +338,13 @@ impl Refusal {
         response
     }
 
-    fn type_uri(&self) -> String {
+    fn type_uri(&self) -> Cow<'static, str> {
         match self {
             // The one problem type of these that IANA has registered.
             Self::LimitDenied { .. } => {
-                "https://iana.org/assignments/http-problem-types#quota-exceeded".to_owned()
+                "https://iana.org/assignments/http-problem-types#quota-exceeded".into()
             }
-            other => format!("urn:tidegate:problem:{}", other.name()),
+            other => format!("urn:tidegate:problem:{}", other.name()).into(),
         }
     }
 }
@@ -373,8 +393,9 @@ fn push_string(text: &mut String, value: &str) {
 }
 
 /// Appends the `RateLimit` fields after an upstream's own.
-pub(crate) fn append_limits(headers: &mut HeaderMap, policies: &str, limits: &str) {
-    if let (Ok(policies), Ok(limits)) = (HeaderValue::from_str(policies), HeaderValue::from_str(limits)) {
+pub(crate) fn append_limits(headers: &mut HeaderMap, policies: String, limits: String) {
+    let value = |text: String| HeaderValue::from_maybe_shared(Bytes::from(text));
+    if let (Ok(policies), Ok(limits)) = (value(policies), value(limits)) {
         headers.append(RATELIMIT_POLICY, policies);
         headers.append(RATELIMIT, limits);
     }

@@ -1,3 +1,5 @@
+use serde_json::{Value, json};
+
 use super::*;
 
 async fn json_of(response: Response<Body>) -> Value {
@@ -80,7 +82,7 @@ fn ratelimit_fields_follow_draft_10() {
 fn an_upstreams_own_ratelimit_field_is_kept_before_ours() {
     let mut headers = HeaderMap::new();
     headers.append("ratelimit", HeaderValue::from_static("\"theirs\";r=1;t=1"));
-    append_limits(&mut headers, "\"ours\";q=2;w=1", "\"ours\";r=1;t=1");
+    append_limits(&mut headers, "\"ours\";q=2;w=1".into(), "\"ours\";r=1;t=1".into());
     let values: Vec<_> = headers.get_all("ratelimit").iter().collect();
     assert_eq!(values, ["\"theirs\";r=1;t=1", "\"ours\";r=1;t=1"]);
 }

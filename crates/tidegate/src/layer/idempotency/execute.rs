@@ -16,7 +16,7 @@ use crate::Body;
 use crate::body::Prefix;
 use crate::breakers::Admission;
 use crate::call::{Call, CallError};
-use crate::context::hex;
+use crate::context::write_hex;
 use crate::event::{IdempotencyAnswered, IdempotencyOutcome, StoreFailed};
 use crate::exchange::TIDEGATE_FLAGS;
 use crate::gates::Gates;
@@ -104,10 +104,13 @@ impl<C: Call> Execution<'_, C> {
         let id = self.held.id();
         let fence = self.held.fence();
         let first = self.held.first();
+        let mut owner = [0; 32];
+        write_hex(&fence.owner.0, &mut owner);
+        let owner = std::str::from_utf8(&owner).unwrap_or_default();
         headers.insert(TIDEGATE_FENCE, HeaderValue::from(fence.token));
         headers.insert(TIDEGATE_ATTEMPT, HeaderValue::from(self.held.attempt()));
         for (name, value) in [
-            (TIDEGATE_OWNER, hex(&fence.owner.0).as_str()),
+            (TIDEGATE_OWNER, owner),
             (TIDEGATE_OPERATION, id.operation()),
             (TIDEGATE_SCOPE, id.scope()),
             (TIDEGATE_KEY, id.key()),
