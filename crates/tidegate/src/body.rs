@@ -8,13 +8,16 @@ use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use http_body_util::combinators::UnsyncBoxBody;
 
+/// Any error, as the ecosystem's bodies have it.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why a body ended early.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
     /// The other side broke off.
     #[error("the body was cut off: {0}")]
-    Broken(Box<dyn std::error::Error + Send + Sync>),
+    Broken(BoxError),
     /// It is longer than it may be.
     #[error("the body is larger than {limit} bytes")]
     TooLarge {
@@ -48,9 +51,12 @@ impl Body {
     pub fn stream<B>(body: B) -> Self
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
-        B::Error: std::error::Error + Send + Sync + 'static,
+        B::Error: Into<BoxError>,
     {
-        Self(Kind::Stream(body.map_err(|error| BodyError::Broken(Box::new(error))).boxed_unsync()))
+        if body.is_end_stream() {
+            return Self::empty();
+        }
+        Self(Kind::Stream(body.map_err(|error| BodyError::Broken(error.into())).boxed_unsync()))
     }
 
     /// Reads up to `limit` bytes into memory; a longer body goes on as a stream behind what was read.

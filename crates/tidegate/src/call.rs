@@ -7,6 +7,9 @@ use http::{Request, Response};
 
 use crate::Body;
 
+/// What a resource has unless its rule says otherwise.
+const UNMATCHED_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// Makes the call: a gateway's upstream, or a service's own handler.
 ///
 /// It never sends one request twice, and never retries: what may have been applied is for the
@@ -21,6 +24,11 @@ pub trait Call: Clone + Send + Sync + 'static {
 
     /// The host that a call for this request would go to, for breakers with a key by host.
     fn host(&self) -> &str;
+
+    /// The timeout of a request that no resource matches.
+    fn unmatched_timeout(&self) -> Duration {
+        UNMATCHED_TIMEOUT
+    }
 }
 
 /// Why there is no response.

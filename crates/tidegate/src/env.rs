@@ -24,6 +24,10 @@ enum Clock {
         wall: Timestamp,
     },
     Manual(Arc<AtomicU64>),
+    Tokio {
+        started: tokio::time::Instant,
+        start: Timestamp,
+    },
 }
 
 impl Env {
@@ -40,11 +44,18 @@ impl Env {
         (Self(Clock::Manual(Arc::clone(&time))), ManualClock(time))
     }
 
+    /// The clock that tokio's timers run on, which a test can pause: it then jumps from one timer to the
+    /// next, and nothing sleeps.
+    pub fn tokio(start: Timestamp) -> Self {
+        Self(Clock::Tokio { started: tokio::time::Instant::now(), start })
+    }
+
     /// The time now; never earlier than before.
     #[inline]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Clock::System { started, wall } => *wall + started.elapsed(),
+            Clock::Tokio { started, start } => *start + started.elapsed(),
             Clock::Manual(time) => Timestamp::from_nanos(time.load(Ordering::Acquire)),
         }
     }

@@ -113,6 +113,8 @@ pub(crate) enum IdempotencyOutcome {
     Unknown,
     Invalid,
     Unrecorded,
+    /// Completed apart, though the rule says `with_effects` and the handler succeeded.
+    CommitMissing,
 }
 
 impl IdempotencyOutcome {
@@ -128,6 +130,7 @@ impl IdempotencyOutcome {
             Self::Unknown => "unknown",
             Self::Invalid => "invalid",
             Self::Unrecorded => "unrecorded",
+            Self::CommitMissing => "commit_missing",
         }
     }
 }
@@ -154,7 +157,10 @@ impl IdempotencyAnswered<'_> {
             IdempotencyOutcome::Executed | IdempotencyOutcome::Replayed => {
                 tracing::debug!(rule, outcome, request_id = ?exchange.context.request_id, "idempotency");
             }
-            IdempotencyOutcome::Unknown | IdempotencyOutcome::Unrecorded | IdempotencyOutcome::Superseded => {
+            IdempotencyOutcome::Unknown
+            | IdempotencyOutcome::Unrecorded
+            | IdempotencyOutcome::Superseded
+            | IdempotencyOutcome::CommitMissing => {
                 tracing::warn!(rule, outcome, request_id = ?exchange.context.request_id, "idempotency");
             }
             _ => tracing::info!(rule, outcome, request_id = ?exchange.context.request_id, "idempotency"),
@@ -202,6 +208,19 @@ impl BreakerRecorded<'_> {
             breaker_call(self.exchange, outcome.rule, outcome.result());
         }
         transitions(&self.exchange.gates, &self.recorded.transitions);
+    }
+}
+
+/// A call was given up before it ended.
+pub(crate) struct BreakerCancelled<'a> {
+    pub(crate) exchange: &'a Exchange,
+}
+
+impl BreakerCancelled<'_> {
+    pub(crate) fn emit(self) {
+        for &rule in &self.exchange.plan().breakers {
+            breaker_call(self.exchange, rule, "cancelled");
+        }
     }
 }
 

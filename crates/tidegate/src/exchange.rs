@@ -35,6 +35,10 @@ pub(crate) struct Exchange {
     pub(crate) cacheable: Option<Cacheable>,
 }
 
+/// On a response: it says nothing about what was called, because a guard inside said no.
+#[derive(Clone, Copy)]
+pub(crate) struct NoVerdict;
+
 /// A request whose answer may be remembered.
 pub(crate) struct Cacheable {
     pub(crate) key: cache::Key,
@@ -61,11 +65,16 @@ impl Exchange {
 
     /// The same, and says so in the log.
     pub(crate) fn refused(&self, refusal: &Refusal) -> Response<Body> {
+        self.note(refusal);
+        self.refuse(refusal)
+    }
+
+    /// Says in the log and in the statistics that it was refused.
+    pub(crate) fn note(&self, refusal: &Refusal) {
         Refused { resource: &self.resource().id, refusal, request_id: &self.context.request_id }.emit();
         if let (Some(gate), Some(rule)) = (refusal.gate(), refusal.rule()) {
             self.runtime().stats.block(gate, &rule.into());
         }
-        self.refuse(refusal)
     }
 
     /// The headers that each call carries to the upstream.

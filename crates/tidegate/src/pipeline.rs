@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::HeaderValue;
@@ -21,14 +20,12 @@ use crate::context::{Context, X_REQUEST_ID, request_id};
 use crate::event::{CallFailed, IdempotencyAnswered, IdempotencyOutcome, Refused};
 use crate::exchange::{Exchange, strip};
 use crate::gates::{Gates, InForce};
+use crate::layer::breaker::InFlight;
 use crate::layer::idempotency::{Asked, Guarded};
 use crate::layer::{breaker, idempotency, limit, rollout};
 use crate::request::{self, Origin};
 use crate::respond::{self, Refusal, TIDEGATE_VERSION};
-use crate::stats::Ended;
 
-/// Limit for the upstream call of a request that no resource matches.
-const UNMATCHED_TIMEOUT: Duration = Duration::from_secs(30);
 /// An upstream says how an execution ended.
 pub(crate) const TIDEGATE_OUTCOME: &str = "tidegate-outcome";
 
@@ -103,7 +100,7 @@ impl Entry<'_> {
         };
         let Some(Matched { resource, params }) = matched else {
             inbound.parts.headers.insert(X_REQUEST_ID, self.context.request_id.clone());
-            let result = call.call(inbound.take(), UNMATCHED_TIMEOUT).await;
+            let result = call.call(inbound.take(), call.unmatched_timeout()).await;
             return (None, self.unmatched_answer(result));
         };
         let id = &self.rules.plan.rules.resources[resource].id;
@@ -265,21 +262,10 @@ pub(crate) async fn call<C: Call>(
     request: Request<Body>,
     call: &C,
 ) -> Result<Response<Body>, CallError> {
-    let env = exchange.gates.env();
-    let running = exchange.runtime().stats.start();
-    let started = env.now();
+    let flight = InFlight::begin(exchange, admission);
     let result = call.call(request, exchange.resource().timeout).await;
-    let now = env.now();
-    let elapsed = now.since(started);
-    match &result {
-        Ok(response) if !response.status().is_server_error() => {
-            running.finish(Ended::Succeeded, elapsed, now);
-        }
-        // The client broke off: the call says nothing about the dependency.
-        Err(error) if error.kind == CallErrorKind::RequestBody => drop(running),
-        _ => running.finish(Ended::Failed, elapsed, now),
-    }
-    breaker::record(exchange, admission, &result, elapsed);
+    let (verdict, ended) = breaker::judge(&result);
+    flight.finish(verdict, ended);
     result.map(|response| breaker::remember(exchange, response))
 }
 

@@ -113,6 +113,19 @@ pub fn take(resource: &Resource, origin: &Origin<'_>) -> Result<Taken, Refusal> 
     Ok(taken)
 }
 
+/// Takes the attributes of `resource` from values that code gives by name.
+pub(crate) fn take_named<A: Attributes + ?Sized>(resource: &Resource, given: &A) -> Result<Taken, Refusal> {
+    let mut taken = Taken::default();
+    for attribute in &resource.attributes {
+        let scalar = given.get(&attribute.name).map(Scalar::of);
+        if scalar.is_none() && attribute.missing == Missing::Reject {
+            return Err(Refusal::AttributeMissing { attribute: attribute.name.clone() });
+        }
+        taken.0.push(scalar);
+    }
+    Ok(taken)
+}
+
 /// One value of a request.
 pub(crate) fn take_one(from: &AttributeSource, origin: &Origin<'_>) -> Option<Scalar> {
     let text = |text: &str| Scalar::Text(text.into());
@@ -126,6 +139,8 @@ pub(crate) fn take_one(from: &AttributeSource, origin: &Origin<'_>) -> Option<Sc
             take::cookie(lines, name).map(text)
         }
         AttributeSource::Path(name) => (origin.path)(name).map(|value| text(&value)),
+        // Nobody has the unspecified address: it stands for one that is not known.
+        AttributeSource::ClientIp if origin.client.is_unspecified() => None,
         AttributeSource::ClientIp => {
             Some(text(&take::client_key(origin.client, origin.ipv6_prefix).to_string()))
         }

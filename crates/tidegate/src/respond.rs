@@ -235,7 +235,7 @@ impl Refusal {
     }
 
     /// `Retry-After`, where trying again can help.
-    fn retry_after(&self) -> Option<Duration> {
+    pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::LimitDenied { retry_after, .. } => *retry_after,
             Self::InProgress { retry_after, .. } | Self::BreakerOpen { retry_after, .. } => {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::request::Parts;
 use http::{Response, StatusCode};
+use tidegate_core::Timestamp;
 use tidegate_core::breaker::{Answer, degrade};
 use tidegate_core::rule::model::{Fallback, FallbackBody};
 
@@ -13,12 +14,12 @@ use crate::Body;
 use crate::breakers::{Admission, CallResult};
 use crate::cache;
 use crate::call::{CallError, CallErrorKind};
-use crate::event::{self, BreakerRecorded, BreakerRefused, FallbackGiven};
-use crate::exchange::{Cacheable, Exchange};
+use crate::event::{self, BreakerCancelled, BreakerRecorded, BreakerRefused, FallbackGiven};
+use crate::exchange::{Cacheable, Exchange, NoVerdict};
 use crate::gates::InForce;
 use crate::request::{self, Taken};
 use crate::respond::{self, Refusal};
-use crate::stats::Gate;
+use crate::stats::{Ended, Gate, Running};
 
 /// Why the dependency would not be called.
 pub(crate) struct Open {
@@ -47,27 +48,82 @@ pub(crate) fn admit(exchange: &Exchange, host: &str) -> Result<Option<Admission>
     }
 }
 
-/// Records how a call ended.
-pub(crate) fn record(
-    exchange: &Exchange,
+/// A call on its way. Dropped without an end, it was cancelled: neither a success nor a failure, unless
+/// the cancellation came at its timeout.
+pub(crate) struct InFlight<'a> {
+    exchange: &'a Exchange,
     admission: Option<Admission>,
-    result: &Result<Response<Body>, CallError>,
-    elapsed: Duration,
-) {
-    let Some(admission) = admission else { return };
-    let result = match result {
-        Ok(response) => CallResult::Status(response.status().as_u16()),
-        Err(error) => match error.kind {
-            CallErrorKind::Connect => CallResult::Connect,
-            CallErrorKind::Timeout => CallResult::Timeout,
-            CallErrorKind::Reset => CallResult::Reset,
-            // The client's fault says nothing about the dependency: dropped, no verdict.
-            CallErrorKind::RequestBody => return,
-        },
-    };
-    let env = exchange.gates.env();
-    let recorded = admission.record(result, elapsed, env.now(), env.random());
-    BreakerRecorded { exchange, recorded: &recorded }.emit();
+    running: Option<Running>,
+    started: Timestamp,
+}
+
+impl<'a> InFlight<'a> {
+    /// The call begins.
+    pub(crate) fn begin(exchange: &'a Exchange, admission: Option<Admission>) -> Self {
+        let started = exchange.gates.env().now();
+        Self { exchange, admission, running: Some(exchange.runtime().stats.start()), started }
+    }
+
+    /// The call is over. Without a result it says nothing to breakers, without an end nothing to the
+    /// statistics.
+    pub(crate) fn finish(mut self, result: Option<CallResult>, ended: Option<Ended>) {
+        let env = self.exchange.gates.env();
+        let now = env.now();
+        let elapsed = now.since(self.started);
+        if let (Some(ended), Some(running)) = (ended, self.running.take()) {
+            running.finish(ended, elapsed, now);
+        }
+        if let (Some(result), Some(admission)) = (result, self.admission.take()) {
+            let recorded = admission.record(result, elapsed, now, env.random());
+            BreakerRecorded { exchange: self.exchange, recorded: &recorded }.emit();
+        }
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        let Some(admission) = self.admission.take() else { return };
+        let env = self.exchange.gates.env();
+        let now = env.now();
+        let timeout = self.exchange.resource().timeout;
+        let recorded = admission.cancelled(now.since(self.started), timeout, now, env.random());
+        BreakerRecorded { exchange: self.exchange, recorded: &recorded }.emit();
+        if recorded.results.is_empty() {
+            BreakerCancelled { exchange: self.exchange }.emit();
+        }
+    }
+}
+
+/// What the result of a request's call means to breakers and statistics.
+pub(crate) fn judge(result: &Result<Response<Body>, CallError>) -> (Option<CallResult>, Option<Ended>) {
+    match result {
+        // A guard inside said no: neither the dependency's success nor its failure.
+        Ok(response) if response.extensions().get::<NoVerdict>().is_some() => (None, None),
+        Ok(response) => {
+            let status = response.status();
+            let ended = if status.is_server_error() { Ended::Failed } else { Ended::Succeeded };
+            (Some(CallResult::Status(status.as_u16())), Some(ended))
+        }
+        Err(error) => {
+            let result = match error.kind {
+                CallErrorKind::Connect => CallResult::Connect,
+                CallErrorKind::Timeout => CallResult::Timeout,
+                CallErrorKind::Reset => CallResult::Reset,
+                // The client broke off: the call says nothing about the dependency.
+                CallErrorKind::RequestBody => return (None, None),
+            };
+            (Some(result), Some(Ended::Failed))
+        }
+    }
+}
+
+/// The refusal of a call that nothing answers in place of.
+pub(crate) fn refuse(exchange: &Exchange, open: &Open) -> Refusal {
+    BreakerRefused { exchange, rule: open.rule, retry_after: open.retry_after }.emit();
+    let rule = exchange.rules.plan.rules.breakers[open.rule].id.clone();
+    let refusal = Refusal::BreakerOpen { rule, retry_after: open.retry_after };
+    exchange.note(&refusal);
+    refusal
 }
 
 /// Answers in place of a call: the last good answer, then the configured one, then 503.

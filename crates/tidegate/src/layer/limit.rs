@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tidegate_core::Timestamp;
-use tidegate_core::limit::key;
 use tidegate_core::limit::key::KeyBytes;
+use tidegate_core::limit::{Answer, Retry, key};
 use tidegate_core::rule::compile::{CostPlan, LimitPlan};
 use tidegate_store::memory::limits::{Ask, Outcome, Permits};
 
@@ -18,6 +18,8 @@ use crate::respond::{self, Refusal};
 pub(crate) struct Decided {
     /// Why the request is refused, if it is.
     pub(crate) refusal: Option<Refusal>,
+    /// When a refused request may be decided anew.
+    retry: Retry,
     /// How long to wait for its turn (leaky bucket).
     pub(crate) wait: Duration,
     /// What it holds until its answer is complete (concurrency).
@@ -30,11 +32,29 @@ pub(crate) struct Decided {
 impl Decided {
     const FREE: Self = Self {
         refusal: None,
+        retry: Retry::OnRelease,
         wait: Duration::ZERO,
         permits: None,
         policies: String::new(),
         limits: String::new(),
     };
+
+    /// What all limits together say, for who may wait.
+    pub(crate) fn answer(&self) -> Answer {
+        match self.refusal {
+            None => Answer::Admitted { wait: self.wait },
+            Some(_) => Answer::Denied(self.retry),
+        }
+    }
+}
+
+/// When a call that two limits deny may be decided anew.
+fn later(a: Retry, b: Retry) -> Retry {
+    match (a, b) {
+        (Retry::Never, _) | (_, Retry::Never) => Retry::Never,
+        (Retry::After(a), Retry::After(b)) => Retry::After(a.max(b)),
+        (after @ Retry::After(_), Retry::OnRelease) | (Retry::OnRelease, after) => after,
+    }
 }
 
 /// Decides all limits of `resource` in one step: either each of them is charged, or none is.
@@ -117,6 +137,9 @@ fn report(rules: &InForce, resource: usize, asks: &[Ask<'_>], outcome: Outcome) 
         respond::push_limit_item(&mut decided.limits, &runtime.rule, decision.remaining, reset);
         if !decision.admitted() {
             denied.push(runtime.rule.clone());
+            if let Answer::Denied(retry) = decision.answer {
+                decided.retry = later(decided.retry, retry);
+            }
             // The call passes when the slowest of them lets it.
             retry_after = retry_after.zip(decision.retry_after()).map(|(a, b)| a.max(b));
         }

@@ -140,13 +140,23 @@ fn check_commit(draft: &IdempotencyDraft, deployment: Deployment, report: &mut R
             "keep the records in the SQL database that holds the business rows, or write `commit: after_response`",
         );
     }
-    if deployment.shell == Shell::Gateway {
-        let message = if draft.commit.value == Some(CommitMode::OneTransaction) {
-            "`commit: one_transaction` works in the library only"
-        } else {
-            "`commit: with_effects` is not available through the gateway in this release"
-        };
-        report.fault(span, message, "write `commit: after_response`, or use the library inside the service");
+    match (deployment.shell, draft.commit.value) {
+        (Shell::Gateway, Some(CommitMode::OneTransaction)) => report.fault(
+            span,
+            "`commit: one_transaction` works in the library only",
+            "write `commit: after_response`, or use the library inside the service",
+        ),
+        (Shell::Gateway, _) => report.fault(
+            span,
+            "`commit: with_effects` is not available through the gateway in this release",
+            "write `commit: after_response`, or use the library inside the service",
+        ),
+        (Shell::Library, Some(CommitMode::OneTransaction)) => report.fault(
+            span,
+            "`commit: one_transaction` is not available in this release",
+            "write `commit: with_effects`, and complete the record with `claim.commit(tx, response)`",
+        ),
+        (Shell::Library, _) => {}
     }
 }
 

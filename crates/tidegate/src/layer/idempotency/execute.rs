@@ -9,6 +9,7 @@ use http::{HeaderMap, Request, Response, StatusCode, response};
 use tidegate_core::Timestamp;
 use tidegate_core::idempotency::transition::{Held, How};
 use tidegate_core::idempotency::{Outcome, Owner, Record, RecordId, Stage, StoredResponse};
+use tidegate_core::rule::model::CommitMode;
 use tidegate_store::traits::{Fenced, Renewed, Shown, StoreError};
 
 use super::{Guarded, rule};
@@ -22,6 +23,7 @@ use crate::exchange::TIDEGATE_FLAGS;
 use crate::gates::Gates;
 use crate::pipeline::{self, TIDEGATE_OUTCOME};
 use crate::respond::{IDEMPOTENT_REPLAYED, Refusal, TIDEGATE_BODY, TIDEGATE_IDEMPOTENCY};
+use crate::tx::{self, Claim, Stand};
 
 const TIDEGATE_FENCE: HeaderName = HeaderName::from_static("tidegate-fence");
 const TIDEGATE_OWNER: HeaderName = HeaderName::from_static("tidegate-owner");
@@ -47,6 +49,10 @@ pub(super) struct Execution<'a, C> {
 /// How the call ended.
 enum Ended {
     Final(response::Parts, Prefix),
+    /// The handler completed the record itself; it returned this, or nothing.
+    Committed(Arc<StoredResponse>, Option<Response<Body>>),
+    /// The handler found another attempt in its place, and rolled back.
+    Superseded,
     /// Not applied, or nobody knows.
     Other(Outcome, Result<Response<Body>, CallError>),
 }
@@ -59,13 +65,23 @@ impl<C: Call> Execution<'_, C> {
             _ => IdempotencyOutcome::Executed,
         };
         IdempotencyAnswered { exchange, outcome }.emit();
+        let held_until = self.claim_sent + self.held.lease();
+        let claim = Claim::new(Arc::clone(&self.guarded.exchange), self.held.clone(), held_until);
         let ended = tokio::select! {
             biased;
-            ended = self.call(admission) => ended,
-            never = self.keep_lease() => match never {},
+            ended = self.call(admission, &claim) => ended,
+            never = self.keep_lease(&claim, held_until) => match never {},
         };
         let response = match ended {
-            Ended::Final(parts, body) => self.complete(parts, body).await,
+            Ended::Final(parts, body) => {
+                if parts.status.is_success() && self.held.commit() == CommitMode::WithEffects {
+                    IdempotencyAnswered { exchange, outcome: IdempotencyOutcome::CommitMissing }.emit();
+                }
+                self.complete(parts, body).await
+            }
+            Ended::Committed(_, Some(response)) => pipeline::answer(exchange, Ok(response)),
+            Ended::Committed(stored, None) => replay(&stored),
+            Ended::Superseded => self.superseded().await,
             Ended::Other(outcome, result) => {
                 self.give_back(outcome).await;
                 pipeline::answer(exchange, result)
@@ -76,13 +92,22 @@ impl<C: Call> Execution<'_, C> {
     }
 
     /// Makes the call and reads its answer, as far as it may be kept.
-    async fn call(&self, admission: Option<Admission>) -> Ended {
+    async fn call(&self, admission: Option<Admission>, claim: &Claim) -> Ended {
         let exchange = &*self.guarded.exchange;
         let mut request =
             Request::from_parts(self.guarded.parts.clone(), Body::full(self.guarded.body.clone()));
         exchange.label(request.headers_mut());
         self.fence(request.headers_mut());
+        request.extensions_mut().insert(claim.clone());
         let result = pipeline::call(exchange, admission, request, &self.guarded.call).await;
+        match claim.settle().await {
+            Stand::Open => {}
+            Stand::Committing => return Ended::Other(Outcome::Unknown, result),
+            Stand::Committed(stored) => {
+                return Ended::Committed(stored, result.ok().filter(|response| claim.made(response)));
+            }
+            Stand::Superseded => return Ended::Superseded,
+        }
         let outcome = match &result {
             Ok(response) => outcome_of(response),
             Err(error) => Outcome::of_failure(error.sent),
@@ -126,16 +151,23 @@ impl<C: Call> Execution<'_, C> {
 
     /// Renews the lease for as long as it is polled. What the store then says of a completion decides;
     /// a renewal that came too late is no reason to stop a call that may have taken effect.
-    async fn keep_lease(&self) -> Infallible {
+    async fn keep_lease(&self, claim: &Claim, mut held_until: Timestamp) -> Infallible {
         let exchange = &*self.guarded.exchange;
-        let mut held_until = self.claim_sent + self.held.lease();
         loop {
             let left = held_until.since(exchange.gates.env().now());
             tokio::time::sleep(left.min(self.held.lease()) / RENEWALS_A_LEASE).await;
             let sent = exchange.gates.env().now();
             match exchange.gates.records().renew(&self.held).await {
-                Ok(Renewed::Held { left }) => held_until = sent + left,
-                Ok(Renewed::Exhausted | Renewed::Superseded) => return std::future::pending().await,
+                Ok(Renewed::Held { left }) => {
+                    held_until = sent + left;
+                    claim.holds_until(held_until);
+                }
+                Ok(renewed @ (Renewed::Exhausted | Renewed::Superseded)) => {
+                    if renewed == Renewed::Superseded {
+                        claim.lost_by_renewal();
+                    }
+                    return std::future::pending().await;
+                }
                 Err(error) => {
                     StoreFailed { exchange, error: &error }.emit();
                     tokio::time::sleep(FIRST_PAUSE).await;
@@ -148,12 +180,7 @@ impl<C: Call> Execution<'_, C> {
     async fn complete(&self, parts: response::Parts, body: Prefix) -> Response<Body> {
         let exchange = &*self.guarded.exchange;
         let rule = rule(exchange);
-        let kept = match &body {
-            Prefix::Whole(bytes) => Some(bytes.clone()),
-            Prefix::Longer { .. } => None,
-        };
-        let headers = parts.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes()));
-        let stored = match StoredResponse::keep(parts.status.as_u16(), headers, kept, &rule.replay_headers) {
+        let stored = match tx::keep(parts.status, &parts.headers, &body, rule) {
             Ok(stored) => Arc::new(stored),
             Err(error) => {
                 self.give_back(Outcome::Unknown).await;
@@ -206,8 +233,11 @@ impl<C: Call> Execution<'_, C> {
     }
 }
 
-/// An upstream that says it has rolled back is believed; else the status decides.
+/// A handler's or an upstream's own word is believed; else the status decides.
 fn outcome_of(response: &Response<Body>) -> Outcome {
+    if let Some(said) = response.extensions().get::<Outcome>() {
+        return *said;
+    }
     match response.headers().get(TIDEGATE_OUTCOME) {
         Some(said) if said == "retryable" => Outcome::NotApplied,
         _ => Outcome::of_status(response.status().as_u16()),

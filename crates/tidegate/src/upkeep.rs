@@ -1,0 +1,47 @@
+//! What runs beside the requests of a library's gates.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tidegate_store::IdempotencyStore;
+use tokio::task::AbortHandle;
+
+use crate::gates::Gates;
+
+/// How long a purge waits once it has found little to do.
+const PURGE_EVERY: Duration = Duration::from_secs(10);
+/// Rows that one purge deletes; its transaction holds up the claims behind it.
+const PURGE_BATCH: u32 = 500;
+/// How often limits forget keys that are as good as fresh.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+
+/// Starts it; the handles stop it.
+pub(crate) fn start(gates: &Gates) -> Vec<AbortHandle> {
+    let purge = tokio::spawn(purge(Arc::clone(gates.records())));
+    let sweep = tokio::spawn(sweep(gates.clone()));
+    vec![purge.abort_handle(), sweep.abort_handle()]
+}
+
+/// Deletes expired records in small batches, so that no claim waits behind a long transaction.
+async fn purge(records: Arc<dyn IdempotencyStore>) {
+    loop {
+        tokio::time::sleep(PURGE_EVERY).await;
+        loop {
+            match records.purge(PURGE_BATCH).await {
+                Ok(purged) if purged == PURGE_BATCH => tokio::task::yield_now().await,
+                Ok(_) => break,
+                Err(error) => {
+                    tracing::warn!(%error, "purge failed; it is tried again");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+async fn sweep(gates: Gates) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        gates.sweep();
+    }
+}
