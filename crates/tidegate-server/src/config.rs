@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::gateway::{HostHeader, ListenerConfig, UpstreamConfig, UpstreamUrl};
 
 pub use layers::{Environment, Flags};
-pub use read::{Refused, load};
+pub use read::{Refused, from_flags, load};
 
 /// The file that is read when no other is named, if it is there.
 pub const DEFAULT_FILE: &str = "tidegate.yaml";

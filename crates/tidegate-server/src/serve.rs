@@ -179,9 +179,14 @@ pub fn deployment(store: &StoreSetting) -> Deployment {
 
 /// The same after a restart: what was published from a file is remembered for each node and path.
 fn node(config: &Config) -> String {
+    format!("{}:{}", host(), config.listen.port())
+}
+
+/// This machine's name.
+pub(crate) fn host() -> String {
     let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
     let host = host.trim();
-    format!("{}:{}", if host.is_empty() { "localhost" } else { host }, config.listen.port())
+    if host.is_empty() { "localhost".to_owned() } else { host.to_owned() }
 }
 
 fn upstream(config: &Config) -> Upstream {

@@ -304,10 +304,22 @@ pub enum AuditKind {
     Drift,
     /// A file whose new content says what is in force already: no new version.
     Unchanged,
+    /// An idempotency record whose outcome an operator settled.
+    IdempotencyResolved,
+    /// An idempotency record that an operator released.
+    IdempotencyReleased,
 }
 
 impl AuditKind {
-    const ALL: [Self; 5] = [Self::Published, Self::RolledBack, Self::Refused, Self::Drift, Self::Unchanged];
+    const ALL: [Self; 7] = [
+        Self::Published,
+        Self::RolledBack,
+        Self::Refused,
+        Self::Drift,
+        Self::Unchanged,
+        Self::IdempotencyResolved,
+        Self::IdempotencyReleased,
+    ];
 
     /// The name in stores and JSON.
     pub const fn as_str(self) -> &'static str {
@@ -317,6 +329,8 @@ impl AuditKind {
             Self::Refused => "refused",
             Self::Drift => "drift",
             Self::Unchanged => "unchanged",
+            Self::IdempotencyResolved => "idempotency_resolved",
+            Self::IdempotencyReleased => "idempotency_released",
         }
     }
 

@@ -25,5 +25,5 @@ mod watch;
 
 pub use compile::{Candidate, Compile, Refusal};
 pub use service::{Options, RuleService, Setup, StartError};
-pub use source::{MAX_BYTES, MAX_FILES};
+pub use source::{MAX_BYTES, MAX_FILES, ReadError, read_sources};
 pub use status::{Drift, LoadResult, LoadSource, Loads, Refused, Status, Unusable};

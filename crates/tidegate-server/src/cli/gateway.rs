@@ -1,8 +1,15 @@
 //! `tidegate gateway`.
 
+use std::io::IsTerminal as _;
+
+use tidegate::rules::StartError;
+use tidegate_core::rule::Version;
+use tidegate_core::rule::version::Digest;
+
+use super::output::say;
 use crate::cli::Exit;
 use crate::config::{self, Config, Environment, Flags, LogFormat, LogLevel};
-use crate::serve::Gateway;
+use crate::serve::{Gateway, ServeError};
 
 /// Flags of the gateway; `tidegate.yaml` and `TIDEGATE_…` variables say the same.
 #[derive(Debug, clap::Args)]
@@ -16,7 +23,7 @@ pub(super) fn run(args: &Args) -> Exit {
     let config = match config::load(&args.flags, &Environment::current()) {
         Ok(config) => config,
         Err(refused) => {
-            eprintln!("{refused}");
+            say(refused);
             return Exit::Refused;
         }
     };
@@ -24,7 +31,7 @@ pub(super) fn run(args: &Args) -> Exit {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("tidegate: the runtime cannot be started: {error}");
+            say(format_args!("tidegate: the runtime cannot be started: {error}"));
             return Exit::Refused;
         }
     };
@@ -40,7 +47,10 @@ pub(super) fn log(config: &Config) {
         LogLevel::Debug => tracing::Level::DEBUG,
         LogLevel::Trace => tracing::Level::TRACE,
     };
-    let lines = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);
+    // Colours are for people who watch.
+    let colours = std::io::stderr().is_terminal();
+    let lines =
+        tracing_subscriber::fmt().with_max_level(level).with_ansi(colours).with_writer(std::io::stderr);
     match config.log.format {
         LogFormat::Text => lines.init(),
         LogFormat::Json => lines.json().init(),
@@ -51,13 +61,14 @@ async fn serve(config: &Config) -> Exit {
     let gateway = match Gateway::start(config).await {
         Ok(gateway) => gateway,
         Err(error) => {
-            eprintln!("{error}");
-            return Exit::Refused;
+            say(&error);
+            return not_started(&error);
         }
     };
-    eprintln!("listening on http://{}", gateway.addr());
+    say(in_force(&gateway));
+    say(format_args!("listening on http://{}", gateway.addr()));
     stopped().await;
-    eprintln!("stopping: letting what has begun come to its end");
+    say("stopping: letting what has begun come to its end");
     let cut = gateway.shutdown().await;
     if cut.connections + cut.tasks > 0 {
         eprintln!(
@@ -66,8 +77,38 @@ async fn serve(config: &Config) -> Exit {
         );
         return Exit::Refused;
     }
-    eprintln!("stopped");
+    say("stopped");
     Exit::Fine
+}
+
+/// A store that does not answer is something else than rules or an address that are refused.
+pub(super) fn not_started(error: &ServeError) -> Exit {
+    match error {
+        ServeError::Store { .. } | ServeError::Rules(StartError::Store(_)) => Exit::Unreachable,
+        _ => Exit::Refused,
+    }
+}
+
+/// The version in force and, when it is not the file's, why. Warnings and refusals are in the log with
+/// all that there is to say.
+pub(super) fn in_force(gateway: &Gateway) -> String {
+    let status = gateway.rules.status();
+    let version = Version { number: status.version, digest: Digest::from_bytes(status.digest) };
+    let path = status.path.display();
+    let why = if let Some(refused) = &status.refusal {
+        format!("; {path} is refused, with {}", super::output::count(refused.faults, "fault"))
+    } else if status.drift.is_some() {
+        format!("; {path} differs from it, and was published before: change it to publish it again")
+    } else if status.file_stale_since.is_some() {
+        format!("; {path} is not there")
+    } else {
+        format!(", from {path}")
+    };
+    let warned = match status.warnings.len() {
+        0 => String::new(),
+        number => format!("; {}, see above", super::output::count(number, "warning")),
+    };
+    format!("rules: version {version} in force{why}{warned}")
 }
 
 /// SIGINT or SIGTERM.

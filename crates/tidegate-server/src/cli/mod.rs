@@ -1,6 +1,12 @@
 //! The command line. Exit 0 fine, 1 refused or an expectation failed, 2 usage, 3 conflict, 4 unreachable.
 
+mod flags;
 mod gateway;
+mod idempotency;
+mod input;
+mod output;
+mod quickstart;
+mod rules;
 
 use std::process::ExitCode;
 
@@ -45,6 +51,17 @@ struct Cli {
 enum Command {
     /// Run the four gates in front of a service.
     Gateway(gateway::Args),
+    /// Start a sample payment service behind the four gates, and print requests to try them with.
+    Quickstart(quickstart::Args),
+    /// Check and compare rule files.
+    #[command(subcommand)]
+    Rules(rules::Command),
+    /// Evaluate feature flags.
+    #[command(subcommand)]
+    Flags(flags::Command),
+    /// Look at idempotency records, and settle those whose outcome nobody knows.
+    #[command(subcommand)]
+    Idempotency(idempotency::Command),
 }
 
 /// Runs the command that the process was started with.
@@ -52,5 +69,19 @@ pub fn run() -> ExitCode {
     let cli = Cli::parse();
     match cli.command {
         Command::Gateway(args) => gateway::run(&args).into(),
+        Command::Quickstart(args) => quickstart::run(&args).into(),
+        Command::Rules(command) => output::exit(rules::run(&command)).into(),
+        Command::Flags(command) => output::exit(flags::run(&command)).into(),
+        Command::Idempotency(command) => output::exit(idempotency::run(&command)).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        super::Cli::command().debug_assert();
     }
 }

@@ -70,6 +70,14 @@ pub fn load(flags: &Flags, environment: &Environment) -> Result<Config, Refused>
     read(file, &base, flags, environment)
 }
 
+/// A configuration out of flags alone: no file and no variable is looked at.
+///
+/// # Errors
+/// [`Refused`] with every fault.
+pub fn from_flags(flags: &Flags) -> Result<Config, Refused> {
+    read(None, Path::new(""), flags, &Environment::default())
+}
+
 fn read(
     file: Option<Source>,
     base: &Path,

@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256 as Hasher};
+use tidegate_core::rule::Source as Text;
 use tidegate_store::rules::Sha256;
 
 /// The most that the rule files may take together, in bytes.
@@ -62,8 +63,21 @@ pub(super) fn read(path: &Path) -> Seen {
             Seen::Texts(Snapshot { content, sources })
         }
         Err(fault) if fault.missing => Seen::Missing,
-        Err(fault) => Seen::Unreadable(fault.message),
+        Err(fault) => Seen::Unreadable(fault.to_string()),
     }
+}
+
+/// Reads the rule file at `path`, or those of a directory in the order of their names, as a rule service
+/// does. Blocks.
+///
+/// # Errors
+/// What cannot be read, a directory without a rule file, and more than [`MAX_FILES`] or [`MAX_BYTES`].
+pub fn read_sources(path: &Path) -> Result<Vec<Text>, ReadError> {
+    let sources = read_all(path)?;
+    if sources.is_empty() {
+        return Err(ReadError::new(path, "holds no rule file: put a *.yaml, *.yml or *.json into it"));
+    }
+    Ok(sources.into_iter().map(|source| Text::new(source.name, source.text)).collect())
 }
 
 struct Source {
@@ -74,25 +88,32 @@ struct Source {
     text: String,
 }
 
-struct Fault {
-    missing: bool,
-    message: String,
+/// Why rule texts could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path}: {message}")]
+pub struct ReadError {
+    /// The file or directory.
+    pub path: String,
+    /// Whether it is not there.
+    pub missing: bool,
+    /// What is wrong with it, without its path.
+    pub message: String,
 }
 
-impl Fault {
+impl ReadError {
     fn new(path: &Path, what: impl std::fmt::Display) -> Self {
-        Self { missing: false, message: format!("{}: {what}", path.display()) }
+        Self { path: path.display().to_string(), missing: false, message: what.to_string() }
     }
 
     fn io(path: &Path, error: &std::io::Error) -> Self {
-        let message = format!("{}: cannot be read: {error}", path.display());
-        Self { missing: error.kind() == ErrorKind::NotFound, message }
+        let missing = error.kind() == ErrorKind::NotFound;
+        Self { missing, ..Self::new(path, format_args!("cannot be read: {error}")) }
     }
 }
 
-fn read_all(path: &Path) -> Result<Vec<Source>, Fault> {
+fn read_all(path: &Path) -> Result<Vec<Source>, ReadError> {
     let mut left = MAX_BYTES;
-    let metadata = path.metadata().map_err(|error| Fault::io(path, &error))?;
+    let metadata = path.metadata().map_err(|error| ReadError::io(path, &error))?;
     if !metadata.is_dir() {
         return Ok(vec![read_file(path, &mut left)?]);
     }
@@ -100,21 +121,21 @@ fn read_all(path: &Path) -> Result<Vec<Source>, Fault> {
     files.sort();
     let read = |file: &PathBuf| {
         // A file of the listing that is gone by now must not pass for a directory that never had it.
-        read_file(file, &mut left).map_err(|fault| Fault { missing: false, ..fault })
+        read_file(file, &mut left).map_err(|fault| ReadError { missing: false, ..fault })
     };
     files.iter().map(read).collect()
 }
 
-fn rule_files(directory: &Path) -> Result<Vec<PathBuf>, Fault> {
+fn rule_files(directory: &Path) -> Result<Vec<PathBuf>, ReadError> {
     let mut files = Vec::new();
-    for entry in directory.read_dir().map_err(|error| Fault::io(directory, &error))? {
-        let entry = entry.map_err(|error| Fault::io(directory, &error))?;
+    for entry in directory.read_dir().map_err(|error| ReadError::io(directory, &error))? {
+        let entry = entry.map_err(|error| ReadError::io(directory, &error))?;
         let path = entry.path();
         if !is_rule_file(Path::new(&entry.file_name())) || path.is_dir() {
             continue;
         }
         if files.len() == MAX_FILES {
-            return Err(Fault::new(
+            return Err(ReadError::new(
                 directory,
                 format_args!("holds more than {MAX_FILES} rule files: join some"),
             ));
@@ -124,17 +145,17 @@ fn rule_files(directory: &Path) -> Result<Vec<PathBuf>, Fault> {
     Ok(files)
 }
 
-fn read_file(path: &Path, left: &mut usize) -> Result<Source, Fault> {
-    let io = |error| Fault::io(path, &error);
+fn read_file(path: &Path, left: &mut usize) -> Result<Source, ReadError> {
+    let io = |error| ReadError::io(path, &error);
     // Opening a pipe would wait for its other end.
     if !path.metadata().map_err(io)?.is_file() {
-        return Err(Fault::new(path, "is not a file: name a rule file or a directory of them"));
+        return Err(ReadError::new(path, "is not a file: name a rule file or a directory of them"));
     }
     let mut bytes = Vec::new();
     let limit = u64::try_from(*left).unwrap_or(u64::MAX).saturating_add(1);
     File::open(path).map_err(io)?.take(limit).read_to_end(&mut bytes).map_err(io)?;
     if bytes.len() > *left {
-        return Err(Fault::new(
+        return Err(ReadError::new(
             path,
             format_args!("more than {MAX_BYTES} bytes of rules: remove what is not needed"),
         ));
@@ -142,7 +163,7 @@ fn read_file(path: &Path, left: &mut usize) -> Result<Source, Fault> {
     *left -= bytes.len();
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        Fault::new(path, format_args!("byte {at} is not UTF-8: save the file as UTF-8"))
+        ReadError::new(path, format_args!("byte {at} is not UTF-8: save the file as UTF-8"))
     })?;
     let file = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(Source { file, name: path.display().to_string(), text })

@@ -44,9 +44,14 @@ async fn answer(
         }
         (&Method::POST, ["orders", order, "pay"]) => {
             let payment = payments.fetch_add(1, Ordering::Relaxed) + 1;
-            (StatusCode::CREATED, json!({ "payment": payment, "order": order, "flags": flags(&head.headers) }))
+            (
+                StatusCode::CREATED,
+                json!({ "payment": payment, "order": order, "flags": flags(&head.headers) }),
+            )
         }
-        (&Method::GET, ["accounts", account]) => (StatusCode::OK, json!({ "account": account, "balance": 100 })),
+        (&Method::GET, ["accounts", account]) => {
+            (StatusCode::OK, json!({ "account": account, "balance": 100 }))
+        }
         _ => (StatusCode::NOT_FOUND, json!({ "error": "no such path" })),
     };
     let mut response = Response::new(Full::new(Bytes::from(format!("{answer}\n"))));

@@ -18,6 +18,7 @@ use tidegate_core::idempotency::transition::{self, ClaimAsk, Claimed, Held, Verd
 
 use super::migrate::recorded;
 use super::{MigrateError, migrate};
+use crate::rules::NewAuditEntry;
 use crate::traits::{
     BoxFuture, Fenced, IdempotencyStore, ListAsk, Listed, MAX_LISTED, Renewed, Settled, Shown, StoreError,
 };
@@ -100,6 +101,24 @@ impl SqliteIdempotency {
         check_shape(&pool, Absent::IsWrong).await?;
         let writer = Writer::start(pool.connect_options(), shift.clone())?;
         Ok(Self { readers: pool, writer, shift })
+    }
+
+    /// An operator's [`IdempotencyStore::resolve`] (or, without a verdict, its
+    /// [`IdempotencyStore::force_release`]) together with its entry in the audit trail of the same
+    /// database: neither stands without the other. An answer other than [`Settled::Done`] changes and
+    /// notes nothing, and a repeated command notes nothing again.
+    ///
+    /// The trail's table must be there: open a [`super::SqliteRules`] on the same file before.
+    pub async fn settle_audited(
+        &self,
+        id: &RecordId,
+        seen: Fence,
+        by: Owner,
+        verdict: Option<&Verdict>,
+        entry: NewAuditEntry,
+    ) -> Result<Settled, StoreError> {
+        let (verdict, audit) = (verdict.cloned(), Some(Arc::new(entry)));
+        self.writer.submit(Settle { id: id.clone(), seen, by, verdict, audit }, || {}).await
     }
 
     async fn end(&self, id: &RecordId, how: EndHow) -> Result<Fenced, StoreError> {
@@ -237,7 +256,7 @@ impl IdempotencyStore for SqliteIdempotency {
         by: Owner,
         verdict: &'a Verdict,
     ) -> BoxFuture<'a, Result<Settled, StoreError>> {
-        let command = Settle { id: id.clone(), seen, by, verdict: Some(verdict.clone()) };
+        let command = Settle { id: id.clone(), seen, by, verdict: Some(verdict.clone()), audit: None };
         Box::pin(self.writer.submit(command, || {}))
     }
 
@@ -247,7 +266,8 @@ impl IdempotencyStore for SqliteIdempotency {
         seen: Fence,
         by: Owner,
     ) -> BoxFuture<'a, Result<Settled, StoreError>> {
-        Box::pin(self.writer.submit(Settle { id: id.clone(), seen, by, verdict: None }, || {}))
+        let command = Settle { id: id.clone(), seen, by, verdict: None, audit: None };
+        Box::pin(self.writer.submit(command, || {}))
     }
 
     fn list<'a>(&'a self, ask: &'a ListAsk) -> BoxFuture<'a, Result<Vec<Listed>, StoreError>> {

@@ -72,10 +72,15 @@ async fn version(conn: &mut SqliteConnection, component: &str) -> Result<i64, sq
     Ok(row.unwrap_or(0))
 }
 
+/// Whether any component was ever set up in the database.
+pub(super) async fn is_ours(pool: &SqlitePool) -> Result<bool, sqlx::Error> {
+    let tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'tidegate_schema'";
+    Ok(sqlx::query_scalar::<_, i64>(tables).fetch_one(pool).await? > 0)
+}
+
 /// The version of a component that stands in the database; `None` when it was never set up.
 pub(super) async fn recorded(pool: &SqlitePool, component: &str) -> Result<Option<i64>, sqlx::Error> {
-    let tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'tidegate_schema'";
-    if sqlx::query_scalar::<_, i64>(tables).fetch_one(pool).await? == 0 {
+    if !is_ours(pool).await? {
         return Ok(None);
     }
     sqlx::query_scalar("SELECT version FROM tidegate_schema WHERE component = ?1")

@@ -33,6 +33,43 @@ pub enum OpenError {
         /// What SQLite said.
         source: sqlx::Error,
     },
+    /// There is no file.
+    #[error("{path}: there is no such database; name the one that the gateway uses")]
+    Missing {
+        /// The file.
+        path: String,
+    },
+    /// A SQLite database in which Tidegate keeps nothing.
+    #[error("{path}: this database holds nothing of Tidegate's; name the one that the gateway uses")]
+    Foreign {
+        /// The file.
+        path: String,
+    },
+}
+
+/// Opens the database file of a gateway or service that has run before, and changes nothing about it.
+///
+/// # Errors
+/// Also when there is no file, or when it holds nothing of ours.
+pub async fn open_existing(path: &Path) -> Result<SqlitePool, OpenError> {
+    let name = || path.display().to_string();
+    if !path.exists() {
+        return Err(OpenError::Missing { path: name() });
+    }
+    // The journal mode stands in the file.
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(false)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT);
+    let failed = |source| OpenError::Open { path: name(), source };
+    let opened = SqlitePoolOptions::new().max_connections(MAX_CONNECTIONS).connect_with(options).await;
+    let pool = opened.map_err(failed)?;
+    if migrate::is_ours(&pool).await.map_err(failed)? {
+        Ok(pool)
+    } else {
+        Err(OpenError::Foreign { path: name() })
+    }
 }
 
 /// Opens the database file, making it when it does not exist.

@@ -319,11 +319,19 @@ async fn insert_version(
 }
 
 async fn insert_audit(conn: &mut SqliteConnection, entry: &NewAuditEntry) -> Result<u64, RuleStoreError> {
+    unsigned(append_audit(conn, entry).await.map_err(store_error)?)
+}
+
+/// Appends to the audit trail inside the caller's transaction; gives the entry's id.
+pub(super) async fn append_audit(
+    conn: &mut SqliteConnection,
+    entry: &NewAuditEntry,
+) -> Result<i64, sqlx::Error> {
     let sql = format!(
         "INSERT INTO tidegate_audit (at, node, kind, version, digest, who, detail)
          VALUES ({NOW}, ?1, ?2, ?3, ?4, ?5, ?6) RETURNING id"
     );
-    let id: i64 = sqlx::query_scalar(sqlx::AssertSqlSafe(sql))
+    sqlx::query_scalar(sqlx::AssertSqlSafe(sql))
         .bind(&entry.node)
         .bind(entry.kind.as_str())
         .bind(entry.version.map(signed))
@@ -332,8 +340,6 @@ async fn insert_audit(conn: &mut SqliteConnection, entry: &NewAuditEntry) -> Res
         .bind(bounded(&entry.detail, MAX_DETAIL))
         .fetch_one(conn)
         .await
-        .map_err(store_error)?;
-    unsigned(id)
 }
 
 async fn file_state(

@@ -11,6 +11,8 @@ use tidegate_core::idempotency::transition::{
 
 use super::ClockShift;
 use super::row::{Fault, find, now_ms, put};
+use crate::rules::NewAuditEntry;
+use crate::sql::sqlite::rules::append_audit;
 use crate::traits::{Fenced, MAX_PURGED, Renewed, Settled};
 
 /// One step inside a write transaction. Repeating it after an unknown commit gives the same answer.
@@ -117,6 +119,8 @@ pub(super) struct Settle {
     pub(super) by: Owner,
     /// `None` releases a leased record too.
     pub(super) verdict: Option<Verdict>,
+    /// Written together with the change, and only with it.
+    pub(super) audit: Option<Arc<NewAuditEntry>>,
 }
 
 impl Command for Settle {
@@ -131,6 +135,9 @@ impl Command for Settle {
         match resolved {
             Resolved::Now(record) => {
                 put(conn, &self.id, &record).await?;
+                if let Some(entry) = &self.audit {
+                    append_audit(conn, entry).await?;
+                }
                 Ok(Settled::Done)
             }
             Resolved::Before => Ok(Settled::Done),
