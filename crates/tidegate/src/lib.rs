@@ -9,6 +9,7 @@ pub mod context;
 pub mod env;
 mod event;
 mod exchange;
+pub mod explain;
 pub mod gates;
 mod layer;
 pub mod loader;

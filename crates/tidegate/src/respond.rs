@@ -213,7 +213,7 @@ impl Refusal {
     }
 
     /// `Retry-After`, where trying again can help.
-    fn retry_after(&self) -> Option<Duration> {
+    pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::LimitDenied { retry_after, .. } => *retry_after,
             Self::InProgress { retry_after, .. } | Self::BreakerOpen { retry_after, .. } => {
@@ -246,7 +246,8 @@ impl Refusal {
         }
     }
 
-    fn detail(&self) -> String {
+    /// What happened and what to do about it, in words.
+    pub fn detail(&self) -> String {
         match self {
             Self::PathInvalid { why } | Self::KeyInvalid { why, .. } => format!("{why}."),
             Self::AttributeMissing { attribute } => {
