@@ -161,6 +161,16 @@ impl Cache {
     /// [`Hit::age`] with the `ttl` of its rule.
     pub fn get(&self, key: &Key, request: &HeaderMap, now: Timestamp) -> Option<Hit> {
         let stored = Arc::clone(self.answers.lock().get(key)?);
+        Self::hit(stored, request, now)
+    }
+
+    /// The same without effect: the answer is not kept any longer for it.
+    pub fn peek(&self, key: &Key, request: &HeaderMap, now: Timestamp) -> Option<Hit> {
+        let stored = Arc::clone(self.answers.lock().peek(key)?);
+        Self::hit(stored, request, now)
+    }
+
+    fn hit(stored: Arc<Stored>, request: &HeaderMap, now: Timestamp) -> Option<Hit> {
         let age = stored.storable.received_age.saturating_add(now.since(stored.at));
         let usable = stored.storable.usable_for.is_none_or(|span| age < span);
         (usable && stored.storable.answers(request)).then_some(Hit { stored, age })

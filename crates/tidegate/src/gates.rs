@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use arc_swap::ArcSwapOption;
 use foldhash::fast::FixedState;
 use http::HeaderValue;
+use parking_lot::Mutex;
 use tidegate_core::Timestamp;
 use tidegate_core::breaker::Kind;
 use tidegate_core::idempotency::RecordId;
@@ -23,7 +24,7 @@ use crate::env::Env;
 use crate::metrics::Metrics;
 use crate::respond::Disclose;
 use crate::runtime::{self, Durations, ResourceRuntime};
-use crate::stats::Stats;
+use crate::stats::{ResourceStats, Stats};
 use crate::timed::Timed;
 
 /// What does not come out of the rules.
@@ -80,6 +81,8 @@ struct Shared {
     stats: Stats,
     in_force: ArcSwapOption<InForce>,
     unmatched: Durations,
+    /// Held while gauges are made anew and written out.
+    scrape: Mutex<()>,
     /// Told when an execution ends; a record's waiters listen at its hash.
     completed: [Notify; WAITER_SLOTS],
     running: Arc<Running>,
@@ -120,6 +123,7 @@ impl Gates {
             stats: Stats::new(),
             in_force: ArcSwapOption::empty(),
             unmatched: Durations::new(&metrics, "unmatched".to_owned()),
+            scrape: Mutex::default(),
             completed: std::array::from_fn(|_| Notify::new()),
             running: Arc::default(),
             env,
@@ -175,6 +179,7 @@ impl Gates {
 
     /// All metrics in the `OpenMetrics` text format.
     pub fn render_metrics(&self) -> String {
+        let _one_at_a_time = self.0.scrape.lock();
         if let Some(rules) = self.in_force() {
             rules.measure(&self.0.metrics, self.0.env.now());
         }
@@ -221,19 +226,44 @@ impl Gates {
 }
 
 impl InForce {
-    /// Brings the gauges up to date.
+    /// What the resource at this place of the rules has seen.
+    pub fn stats(&self, resource: usize) -> Option<&ResourceStats> {
+        self.resources.get(resource).map(|resource| &*resource.stats)
+    }
+
+    /// The breakers, by their places in the rules.
+    pub fn breakers(&self) -> &BreakerVersion {
+        &self.breakers
+    }
+
+    /// Brings the gauges up to date, without those of rules that are gone. Rules that share the label
+    /// `other` are added up.
     fn measure(&self, metrics: &Metrics, now: Timestamp) {
+        metrics.limit_keys.clear();
+        metrics.breaker_state.clear();
         for (index, limit) in self.plan.rules.limits.iter().enumerate() {
             let keys = self.limits.keys(index);
             let labels = vec![("rule", metrics.name(&limit.id))];
-            metrics.limit_keys.get_or_create(&labels).set(i64::try_from(keys).unwrap_or(i64::MAX));
+            metrics.limit_keys.get_or_create(&labels).inc_by(i64::try_from(keys).unwrap_or(i64::MAX));
         }
         for (index, breaker) in self.plan.rules.breakers.iter().enumerate() {
-            let Some(status) = self.breakers.status(index, "", now) else { continue };
+            let Some(worst) = self.worst(index, now) else { continue };
             for state in [Kind::Closed, Kind::Open, Kind::HalfOpen] {
                 let labels = vec![("rule", metrics.name(&breaker.id)), ("state", state.name().to_owned())];
-                metrics.breaker_state.get_or_create(&labels).set(i64::from(status.state == state));
+                metrics.breaker_state.get_or_create(&labels).inc_by(i64::from(worst == state));
             }
         }
+    }
+
+    /// The state of a breaker; of one with a breaker for each host, the state furthest from closed.
+    fn worst(&self, rule: usize, now: Timestamp) -> Option<Kind> {
+        let state = |host: &str| self.breakers.status(rule, host, now).map(|status| status.state);
+        let hosts = self.breakers.hosts(rule);
+        let severity = |state: &Kind| match state {
+            Kind::Closed => 0,
+            Kind::HalfOpen => 1,
+            Kind::Open => 2,
+        };
+        hosts.iter().filter_map(|host| state(host)).max_by_key(severity).or_else(|| state(""))
     }
 }

@@ -10,6 +10,7 @@ pub mod context;
 pub mod env;
 mod event;
 mod exchange;
+pub mod explain;
 pub mod gates;
 mod guard;
 mod layer;

@@ -37,6 +37,7 @@ pub struct Metrics {
     names: Mutex<HashSet<String>>,
     pub(crate) limit_decisions: Counters,
     pub(crate) limit_keys: Family<Labels, Gauge<i64, AtomicI64>>,
+    pub(crate) limit_bound_violations: Counters,
     pub(crate) limit_overflowed: Counters,
     pub(crate) idempotency_outcomes: Counters,
     pub(crate) breaker_calls: Counters,
@@ -68,7 +69,8 @@ impl Metrics {
         };
         let limit_decisions = counter("tidegate_limit_decisions", "Limit decisions");
         // Local counters cannot break their bound; a shared one is checked, and counts here.
-        counter("tidegate_limit_bound_violations", "Decisions that broke a rule's declared bound");
+        let limit_bound_violations =
+            counter("tidegate_limit_bound_violations", "Decisions that broke a rule's declared bound");
         let limit_overflowed = counter(
             "tidegate_limit_overflowed",
             "Decisions for new keys taken by the rule's overflow counter",
@@ -121,6 +123,7 @@ impl Metrics {
             names: Mutex::default(),
             limit_decisions,
             limit_keys,
+            limit_bound_violations,
             limit_overflowed,
             idempotency_outcomes,
             breaker_calls,

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::header::HeaderValue;
 use http::request::Parts;
-use http::uri::PathAndQuery;
-use http::{Request, Response, Uri};
-use tidegate_core::rule::path::normalise;
+use http::{Request, Response};
 use tidegate_core::rule::route::Matched;
 use tidegate_store::memory::limits::Permits;
 
@@ -89,7 +87,8 @@ struct Entry<'a> {
 impl Entry<'_> {
     /// Names the resource, and walks it through its gates.
     async fn route<C: Call>(&self, inbound: &mut Inbound, call: &C) -> (Option<usize>, Response<Body>) {
-        if let Err(refusal) = self.normalise_target(&mut inbound.parts) {
+        let slashes = self.gates.settings().encoded_slash;
+        if let Err(refusal) = request::normalise_target(&mut inbound.parts, slashes) {
             return (None, self.refuse("", &refusal));
         }
         // What the pattern captures points into the path, which outlives the request's own copy.
@@ -146,28 +145,6 @@ impl Entry<'_> {
             flags,
         };
         Ok(Arc::new(exchange))
-    }
-
-    /// The path that is matched is the path that is forwarded.
-    fn normalise_target(&self, parts: &mut Parts) -> Result<(), Refusal> {
-        // `OPTIONS *` and `CONNECT host:port` have no path.
-        if !parts.uri.path().starts_with('/') {
-            return Ok(());
-        }
-        let invalid = |why: &dyn std::fmt::Display| Refusal::PathInvalid { why: why.to_string() };
-        let path =
-            normalise(parts.uri.path(), self.gates.settings().encoded_slash).map_err(|why| invalid(&why))?;
-        if path == parts.uri.path() {
-            return Ok(());
-        }
-        let target = match parts.uri.query() {
-            Some(query) => format!("{path}?{query}"),
-            None => path.into_owned(),
-        };
-        let mut uri = parts.uri.clone().into_parts();
-        uri.path_and_query = Some(PathAndQuery::try_from(target).map_err(|why| invalid(&why))?);
-        parts.uri = Uri::from_parts(uri).map_err(|why| invalid(&why))?;
-        Ok(())
     }
 
     fn refuse(&self, resource: &str, refusal: &Refusal) -> Response<Body> {

@@ -4,10 +4,13 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use compact_str::CompactString;
+use http::Uri;
 use http::header::{COOKIE, HOST};
 use http::request::Parts;
+use http::uri::PathAndQuery;
 use smallvec::SmallVec;
 use tidegate_core::rule::model::{AttributeSource, Missing, Resource};
+use tidegate_core::rule::path::{EncodedSlash, normalise};
 use tidegate_core::rule::take;
 use tidegate_core::{Attributes, Value};
 
@@ -148,6 +151,27 @@ pub(crate) fn take_one(from: &AttributeSource, origin: &Origin<'_>) -> Option<Sc
         // Only a decision-server client or library code sends descriptors.
         AttributeSource::Descriptor(_) => None,
     }
+}
+
+/// Normalises the target once: the path that is matched is the path that is forwarded.
+pub(crate) fn normalise_target(parts: &mut Parts, encoded_slash: EncodedSlash) -> Result<(), Refusal> {
+    // `OPTIONS *` and `CONNECT host:port` have no path.
+    if !parts.uri.path().starts_with('/') {
+        return Ok(());
+    }
+    let invalid = |why: &dyn std::fmt::Display| Refusal::PathInvalid { why: why.to_string() };
+    let path = normalise(parts.uri.path(), encoded_slash).map_err(|why| invalid(&why))?;
+    if path == parts.uri.path() {
+        return Ok(());
+    }
+    let target = match parts.uri.query() {
+        Some(query) => format!("{path}?{query}"),
+        None => path.into_owned(),
+    };
+    let mut uri = parts.uri.clone().into_parts();
+    uri.path_and_query = Some(PathAndQuery::try_from(target).map_err(|why| invalid(&why))?);
+    parts.uri = Uri::from_parts(uri).map_err(|why| invalid(&why))?;
+    Ok(())
 }
 
 /// The authority that was asked for: of an absolute target or HTTP/2, else the `Host` field.

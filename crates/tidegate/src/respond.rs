@@ -268,7 +268,8 @@ impl Refusal {
         }
     }
 
-    fn detail(&self) -> Cow<'static, str> {
+    /// What happened and what to do about it, in words.
+    pub fn detail(&self) -> Cow<'static, str> {
         match self {
             Self::PathInvalid { why } | Self::KeyInvalid { why, .. } => format!("{why}.").into(),
             Self::AttributeMissing { attribute } => {

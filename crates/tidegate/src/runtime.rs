@@ -166,6 +166,8 @@ fn limit_runtime(limit: &Limit, resource: &str, metrics: &Metrics) -> LimitRunti
         ];
         metrics.limit_decisions.get_or_create(&labels).clone()
     };
+    // There from the start, so that an alert on it does not wait for a series to appear.
+    drop(metrics.limit_bound_violations.get_or_create(&vec![("rule", metrics.name(&limit.id))]));
     let variants =
         std::iter::once(&limit.algorithm).chain(limit.overrides.iter().map(|case| &case.algorithm));
     LimitRuntime {

@@ -60,6 +60,11 @@ impl<K: Clone + Eq + Hash, V> Lru<K, V> {
         Some(&entry.value)
     }
 
+    /// The value, without using it.
+    pub(crate) fn peek(&self, key: &K) -> Option<&V> {
+        self.entries.get(key).map(|entry| &entry.value)
+    }
+
     pub(crate) fn remove(&mut self, key: &K) {
         if let Some(gone) = self.entries.remove(key) {
             self.order.remove(&gone.used);

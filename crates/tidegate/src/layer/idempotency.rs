@@ -6,6 +6,7 @@
 
 mod ask;
 mod execute;
+mod peek;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::exchange::Exchange;
 use crate::respond::Refusal;
 
 pub(crate) use ask::Asked;
+pub(crate) use peek::{Peeked, Unanswered, peek};
 
 /// How often a waiter asks the store when nobody in this process told it of an end.
 const POLL: Duration = Duration::from_millis(100);

@@ -7,7 +7,7 @@ use tidegate_core::Timestamp;
 use tidegate_core::limit::key::KeyBytes;
 use tidegate_core::limit::{Answer, Retry, key};
 use tidegate_core::rule::compile::{CostPlan, LimitPlan};
-use tidegate_store::memory::limits::{Ask, Outcome, Permits};
+use tidegate_store::memory::limits::{Ask, Outcome, Permits, Verdict};
 
 use crate::event::LimitDecided;
 use crate::gates::InForce;
@@ -70,6 +70,34 @@ pub(crate) fn decide(
     with_asks(rules, resource, taken, |asks| {
         let outcome = rules.limits.decide(asks, now);
         report(rules, resource, asks, outcome)
+    })
+}
+
+/// What one limit would say.
+pub(crate) struct Peeked {
+    /// Its place among the limits of the resource.
+    pub(crate) at: usize,
+    pub(crate) variant: usize,
+    pub(crate) cost: u64,
+    pub(crate) verdict: Verdict,
+}
+
+/// What [`decide`] would say: nothing is charged, no key is remembered, nothing is counted.
+pub(crate) fn peek(
+    rules: &InForce,
+    resource: usize,
+    taken: &Taken,
+    now: Timestamp,
+) -> Result<(Vec<Peeked>, Duration), Refusal> {
+    with_asks(rules, resource, taken, |asks| {
+        let outcome = rules.limits.peek(asks, now);
+        let peeked = asks.iter().zip(&outcome.verdicts).enumerate().map(|(at, (ask, verdict))| Peeked {
+            at,
+            variant: ask.variant,
+            cost: ask.cost,
+            verdict: *verdict,
+        });
+        (peeked.collect(), outcome.wait)
     })
 }
 

@@ -192,13 +192,7 @@ impl<C: Compile> Driver<C> {
         {
             self.note_drift(version, file_digest).await;
         }
-        let now = self.env.now();
-        for (label, since) in
-            [("file", self.status.file_stale_since), ("store", self.status.store_stale_since)]
-        {
-            let seconds = since.map_or(0.0, |since| now.since(since).as_secs_f64());
-            self.metrics.rules_stale.get_or_create(&vec![("source", label.to_owned())]).set(seconds);
-        }
+        self.status.measure(&self.metrics, self.env.now());
         let status = &self.status;
         self.published.send_if_modified(|published| {
             let changed = published != status;

@@ -1,5 +1,6 @@
 //! The task that keeps rules up to date, and its handle.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,8 +106,9 @@ pub enum StartError {
 }
 
 /// Keeps rules up to date until it is shut down or dropped.
-#[derive(Debug)]
 pub struct RuleService {
+    env: Env,
+    metrics: Arc<Metrics>,
     status: watch::Receiver<Status>,
     reload: mpsc::Sender<oneshot::Sender<Status>>,
     stop: oneshot::Sender<()>,
@@ -123,6 +125,7 @@ impl RuleService {
         on_version: impl Fn(&StoredVersion, Arc<C::Rules>) + Send + Sync + 'static,
     ) -> Result<Self, StartError> {
         let options = setup.options;
+        let (env, metrics) = (setup.env.clone(), Arc::clone(&setup.metrics));
         let dirty = Arc::new(Notify::new());
         let mut driver = Driver::new(setup, Arc::clone(&dirty), Box::new(on_version));
         driver.start().await?;
@@ -137,7 +140,7 @@ impl RuleService {
                 () = run(driver, options, &dirty, requests) => {}
             }
         });
-        Ok(Self { status, reload, stop, task })
+        Ok(Self { env, metrics, status, reload, stop, task })
     }
 
     /// The rules in force and how their sources are.
@@ -148,6 +151,12 @@ impl RuleService {
     /// Changes with every change of the status.
     pub fn subscribe(&self) -> watch::Receiver<Status> {
         self.status.clone()
+    }
+
+    /// Brings `tidegate_rules_stale_seconds` up to date, which else moves only with each look: for the
+    /// moment before metrics are rendered.
+    pub fn measure(&self) {
+        self.status.borrow().measure(&self.metrics, self.env.now());
     }
 
     /// Looks at the store and the file now, without waiting for an event; returns what came of it.
@@ -166,6 +175,12 @@ impl RuleService {
         if let Err(error) = task.await {
             tracing::error!(%error, "the rule service broke");
         }
+    }
+}
+
+impl fmt::Debug for RuleService {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RuleService").field("status", &*self.status.borrow()).finish_non_exhaustive()
     }
 }
 

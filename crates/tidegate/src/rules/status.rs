@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use tidegate_core::Timestamp;
 use tidegate_store::rules::Sha256;
 
+use crate::metrics::Metrics;
+
 /// The rules in force, and how their sources are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
@@ -32,6 +34,18 @@ pub struct Status {
     pub pending: Option<String>,
     /// How often rules were loaded, by source and result.
     pub loads: Loads,
+}
+
+impl Status {
+    /// Sets `tidegate_rules_stale_seconds` to what it is `now`.
+    pub(super) fn measure(&self, metrics: &Metrics, now: Timestamp) {
+        for (source, since) in
+            [(LoadSource::File, self.file_stale_since), (LoadSource::Store, self.store_stale_since)]
+        {
+            let seconds = since.map_or(0.0, |since| now.since(since).as_secs_f64());
+            metrics.rules_stale.get_or_create(&vec![("source", source.as_str().to_owned())]).set(seconds);
+        }
+    }
 }
 
 /// Rules that were not taken.
