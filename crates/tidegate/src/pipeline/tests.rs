@@ -1,4 +1,5 @@
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::Timestamp;
 use tidegate_store::memory::{MemoryIdempotency, MemoryLimits};
