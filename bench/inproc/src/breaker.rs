@@ -1,0 +1,53 @@
+//! A closed breaker, with outcome and duration recorded.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use recloser::Recloser;
+use tidegate::breakers::{BreakerVersion, Breakers, CallResult};
+use tidegate::env::Env;
+use tidegate_core::rule::{Deployment, Source, load};
+
+use crate::{Case, case, repeat};
+
+fn breakers() -> BreakerVersion {
+    let document = "apiVersion: tidegate/v1\nresources: [ { id: r } ]\nbreakers: [ { id: b, resources: [r], trip: [ { error_ratio: { at_least: 50% } }, { slow_ratio: { slower_than: 250ms, at_least: 50% } } ] } ]";
+    let loaded = load(&[Source::new("bench.yaml", document)], &Deployment::default()).expect("rules");
+    Breakers::new().apply(&loaded.rules.breakers)
+}
+
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    let (count, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
+    cases.push(case("breaker, closed", "floor: add + clock", move |n, _| {
+        repeat(n, |_| count.fetch_add(start.elapsed().as_nanos() as u64 & 1, Ordering::AcqRel) < u64::MAX)
+    }));
+    let recloser = Arc::new(Recloser::default());
+    cases.push(case("breaker, closed", "recloser (a ring of outcomes, no clock)", move |n, _| {
+        repeat(n, |_| recloser.call(|| Ok::<(), ()>(())).is_ok())
+    }));
+    let (env, version) = (Env::system(), Arc::new(breakers()));
+    cases.push(case("breaker, closed", "tidegate, both clock reads", move |n, _| {
+        repeat(n, |i| {
+            let started = env.now();
+            let Ok(admission) = version.admit(&[0], "", started, i) else { return false };
+            let now = env.now();
+            admission.record(CallResult::Status(200), now.since(started), now, i);
+            true
+        })
+    }));
+    let (env, version) = (Env::system(), Arc::new(breakers()));
+    for i in 0..200 {
+        if let Ok(admission) = version.admit(&[0], "", env.now(), i) {
+            admission.record(CallResult::Status(500), Duration::from_millis(1), env.now(), i);
+        }
+    }
+    cases.push(case("breaker, open", "floor: clock", move |n, _| {
+        repeat(n, |_| start.elapsed().as_nanos() > 0)
+    }));
+    cases.push(case("breaker, open", "tidegate", move |n, _| {
+        repeat(n, |i| version.admit(&[0], "", env.now(), i).is_err())
+    }));
+    cases
+}

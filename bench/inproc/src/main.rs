@@ -1,0 +1,100 @@
+//! Decisions in process, ours beside a floor and a peer, interleaved in one run.
+//!
+//! `cargo run --release -p inproc -- [reps] [ms]` prints, for one and two threads, the nanoseconds that
+//! one decision takes (wall time of the slowest thread), as the median and range of the repetitions,
+//! and the ratio to the group's floor and peer.
+
+mod breaker;
+mod flag;
+mod limit;
+mod stack;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Barrier};
+use std::time::Instant;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Runs so many decisions on one thread and says how many were yes.
+pub type Run = Arc<dyn Fn(u64, usize) -> u64 + Send + Sync>;
+
+pub struct Case {
+    pub group: &'static str,
+    pub name: &'static str,
+    pub run: Run,
+}
+
+pub fn case(
+    group: &'static str,
+    name: &'static str,
+    run: impl Fn(u64, usize) -> u64 + Send + Sync + 'static,
+) -> Case {
+    Case { group, name, run: Arc::new(run) }
+}
+
+/// Repeats a decision and counts the yeses, so that the work cannot be left out.
+pub fn repeat(n: u64, mut decide: impl FnMut(u64) -> bool) -> u64 {
+    (0..n).map(|i| u64::from(std::hint::black_box(decide(i)))).sum()
+}
+
+fn once(run: &Run, n: u64, threads: usize) -> f64 {
+    let barrier = Arc::new(Barrier::new(threads));
+    let workers: Vec<_> = (0..threads)
+        .map(|thread| {
+            let (run, barrier) = (Arc::clone(run), Arc::clone(&barrier));
+            std::thread::spawn(move || {
+                barrier.wait();
+                let started = Instant::now();
+                std::hint::black_box(run(n, thread));
+                started.elapsed().as_nanos() as f64 / n as f64
+            })
+        })
+        .collect();
+    workers.into_iter().map(|worker| worker.join().expect("a worker")).fold(0.0, f64::max)
+}
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let reps: usize = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(11);
+    let ms: u64 = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(60);
+    let cases: Vec<Case> =
+        [limit::cases(), breaker::cases(), flag::cases(), stack::cases()].into_iter().flatten().collect();
+    let mut plan = Vec::new();
+    for case in &cases {
+        for threads in [1, 2] {
+            let mut n = 1_000;
+            let ns = loop {
+                let ns = once(&case.run, n, threads);
+                if ns * n as f64 > 5e6 || n > 50_000_000 {
+                    break ns;
+                }
+                n *= 4;
+            };
+            plan.push((case, threads, ((ms as f64 * 1e6 / ns) as u64).max(1_000), Vec::new()));
+        }
+    }
+    // Round robin: a noisy spell hits all of them alike.
+    for _ in 0..reps {
+        for (case, threads, n, figures) in &mut plan {
+            figures.push(once(&case.run, *n, *threads));
+        }
+    }
+    let mut floors: BTreeMap<(&str, usize), f64> = BTreeMap::new();
+    println!("{:<18} {:<44} {:>2} {:>9} {:>19} {:>9}", "group", "case", "t", "ns", "range", "× floor");
+    for (case, threads, _, figures) in &mut plan {
+        figures.sort_by(f64::total_cmp);
+        let median = figures[figures.len() / 2];
+        let floor = *floors.entry((case.group, *threads)).or_insert(median);
+        println!(
+            "{:<18} {:<44} {:>2} {:>9.1} {:>9.1}–{:<9.1} {:>9.2}",
+            case.group,
+            case.name,
+            threads,
+            median,
+            figures[0],
+            figures[figures.len() - 1],
+            median / floor
+        );
+    }
+}
