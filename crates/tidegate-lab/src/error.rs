@@ -6,9 +6,6 @@ use std::error::Error;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LabError {
-    /// The parameters, each fine alone, describe no experiment together.
-    #[error("{0}")]
-    Unsuitable(String),
     /// Something that the experiment stands on broke: a file, a database, a child process.
     #[error("{what}: {source}")]
     Broken {

@@ -15,6 +15,8 @@ pub struct Experiment {
     pub about: &'static str,
     /// What can be set.
     pub params: &'static [Spec],
+    /// Whether values that are each fine alone make an experiment together; if not, what to set.
+    pub(crate) fits: Option<Fits>,
     pub(crate) run: fn(&Params, &mut Run<'_>) -> Result<Report, LabError>,
 }
 
@@ -25,6 +27,9 @@ impl Experiment {
         Ok(Report { id: self.id, about: self.about, parameters: params.shown(self), ..report })
     }
 }
+
+/// Says what is wrong with values together.
+pub(crate) type Fits = fn(&Params) -> Result<(), String>;
 
 /// Every experiment, in the order in which they are run.
 pub static EXPERIMENTS: &[Experiment] = &[

@@ -98,6 +98,13 @@ impl Node {
         Ok(self.service.reload().await)
     }
 
+    /// The first line of a refusal, without the folder that the file happens to lie in.
+    pub(crate) fn refused(&self, status: &Status) -> Option<String> {
+        let line = status.refusal.as_ref()?.rendered.lines().next()?;
+        let folder = self.path.parent()?.to_str()?;
+        Some(line.replace(folder, "").trim_start_matches('/').to_owned())
+    }
+
     /// The rule set's state.
     pub(crate) fn status(&self) -> Status {
         self.service.status()

@@ -179,6 +179,14 @@ pub enum ParamsError {
         /// The parameters that there are.
         known: String,
     },
+    /// Each fine alone, they make no experiment together.
+    #[error("{experiment}: {why}")]
+    Together {
+        /// Which experiment.
+        experiment: &'static str,
+        /// What to set.
+        why: String,
+    },
     /// Out of range, or of another kind.
     #[error("`{value}` does not fit the parameter `{name}`; give {expected}")]
     BadValue {
@@ -239,7 +247,11 @@ impl Params {
                 set.insert(spec.name(), spec.parse(text)?);
             }
         }
-        Ok(Self { set })
+        let params = Self { set };
+        match experiment.fits.map_or(Ok(()), |fits| fits(&params)) {
+            Ok(()) => Ok(params),
+            Err(why) => Err(ParamsError::Together { experiment: experiment.id, why }),
+        }
     }
 
     /// All parameters of `experiment` as they are, as they would be written.

@@ -293,7 +293,7 @@ impl fmt::Display for Report {
                 self.parameters.iter().map(|(name, value)| format!("{name}={value}")).collect();
             writeln!(f, "  with {}", set.join(" "))?;
         }
-        writeln!(f, "  {:what$}  {:naive$}  {:tidegate$}", "", "naive", "Tidegate")?;
+        writeln!(f, "  {:what$}  {:naive$}  Tidegate", "", "naive")?;
         for line in &lines {
             let end = if line.3 { "ok" } else { "FAILED" };
             writeln!(f, "  {:what$}  {:naive$}  {:tidegate$}  {end}", line.0, line.1, line.2)?;

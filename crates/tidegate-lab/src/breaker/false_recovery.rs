@@ -31,6 +31,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "breaker.false-recovery",
     about: "a dependency that answers one probe and fails again, for half an hour at ten calls a second",
     params: &[Spec::Span(OPEN_FOR), Spec::Span(MAX_OPEN), Spec::Count(SEED)],
+    fits: None,
     run: experiment,
 };
 

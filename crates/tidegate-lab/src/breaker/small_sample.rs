@@ -15,6 +15,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "breaker.small-sample",
     about: "a single error at night, with and without a smallest sample",
     params: &[Spec::Count(ERRORS), Spec::Count(MIN_REQUESTS)],
+    fits: None,
     run: experiment,
 };
 

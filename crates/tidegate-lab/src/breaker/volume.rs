@@ -35,10 +35,23 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
         Spec::Share(RATIO),
         Spec::Count(SEED),
     ],
+    fits: Some(fits),
     run: experiment,
 };
 
 const SECONDS: u64 = 10;
+
+/// A window is as long as it says give or take an eighth.
+fn fits(params: &Params) -> Result<(), String> {
+    let (rate, every, count) = (params.count(&RATE), params.count(&EVERY), params.count(&COUNT));
+    let unclear = |errors: u64| errors >= count && errors * 7 / 8 < count;
+    match [rate, 2 * rate].map(|rate| rate * SECONDS / every).into_iter().find(|errors| unclear(*errors)) {
+        Some(errors) => {
+            Err(format!("{errors} errors are too close to the count of {count} to tell: set another count"))
+        }
+        None => Ok(()),
+    }
+}
 
 fn experiment(params: &Params, run: &mut Run<'_>) -> Result<Report, LabError> {
     let (every, count) = (params.count(&EVERY), params.count(&COUNT));
@@ -47,12 +60,6 @@ fn experiment(params: &Params, run: &mut Run<'_>) -> Result<Report, LabError> {
     for rate in [params.count(&RATE), 2 * params.count(&RATE)] {
         let calls = rate * SECONDS;
         let errors = calls / every;
-        // A window is as long as it says give or take an eighth.
-        if errors >= count && errors * 7 / 8 < count {
-            let why =
-                format!("{errors} errors are too close to the count of {count} to tell: set another count");
-            return Err(LabError::Unsuitable(why));
-        }
         let by_count = breaker(&format!("{{ error_count: {{ at_least: {count} }} }}"), "window: 10s,")?;
         let by_ratio = breaker(
             &format!("{{ error_ratio: {{ at_least: {}% }} }}", params.share(&RATIO)),

@@ -29,6 +29,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "idempotency.concurrent",
     about: "concurrent calls with one key: one executes, the others hear that it is at work",
     params: &[Spec::Count(CALLS), Spec::Span(WORK)],
+    fits: None,
     run: |params, run| block_on(experiment(params.count(&CALLS), params.span(&WORK), run)),
 };
 

@@ -27,6 +27,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "idempotency.crash",
     about: "the process is killed after the business write and before the mark; another retries",
     params: &[Spec::Span(LEASE)],
+    fits: None,
     run: experiment,
 };
 

@@ -31,6 +31,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "idempotency.failures",
     about: "a try that was not applied is released and runs again; a refusal is recorded and replayed",
     params: &[Spec::Span(TIMEOUT)],
+    fits: None,
     run: |params, run| block_on(experiment(params.span(&TIMEOUT), run)),
 };
 

@@ -39,16 +39,22 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "idempotency.lease",
     about: "A works on after its lease is over, and B has taken over",
     params: &[Spec::Span(LEASE), Spec::Span(WORK), Spec::Span(RETRY)],
+    fits: Some(fits),
     run: |params, run| block_on(experiment(params, run)),
 };
 
-async fn experiment(params: &Params, run: &mut Run<'_>) -> Result<Report, LabError> {
-    let times = Times { lease: params.span(&LEASE), work: params.span(&WORK), retry: params.span(&RETRY) };
-    if times.lease >= times.retry || times.retry >= times.work {
-        return Err(LabError::Unsuitable(
-            "B comes after A's lease and before A is done: set lease < retry < work".to_owned(),
-        ));
+fn fits(params: &Params) -> Result<(), String> {
+    let Times { lease, work, retry } = Times::of(params);
+    let in_order = lease < retry && retry < work;
+    if in_order {
+        Ok(())
+    } else {
+        Err("B comes after A's lease and before A is done: set lease < retry < work".to_owned())
     }
+}
+
+async fn experiment(params: &Params, run: &mut Run<'_>) -> Result<Report, LabError> {
+    let times = Times::of(params);
     run.steps(2);
     let apart = Database::new().await?;
     // The two ways have a database each, so that they can run at the same time.
@@ -75,6 +81,12 @@ struct Times {
     lease: Duration,
     work: Duration,
     retry: Duration,
+}
+
+impl Times {
+    fn of(params: &Params) -> Self {
+        Self { lease: params.span(&LEASE), work: params.span(&WORK), retry: params.span(&RETRY) }
+    }
 }
 
 async fn committed_apart(pool: &SqlitePool, times: Times) -> Result<(Attempt, Attempt), LabError> {

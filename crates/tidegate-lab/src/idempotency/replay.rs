@@ -20,6 +20,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "idempotency.replay",
     about: "the same key again is answered by the first result; with another body it is refused",
     params: &[Spec::Count(AGAIN)],
+    fits: None,
     run: |params, run| block_on(experiment(params.count(&AGAIN), run)),
 };
 

@@ -24,6 +24,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "limit.boundary",
     about: "one burst at 990 ms and one at 1000 ms, against a limit for each second",
     params: &[Spec::Count(LIMIT), Spec::Count(CALLS)],
+    fits: None,
     run: |params, run| block_on(experiment(params.count(&LIMIT), params.count(&CALLS), run)),
 };
 

@@ -37,6 +37,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
         Spec::Count(BAD_AFTER),
         Spec::Count(CHANGE_AFTER),
     ],
+    fits: Some(fits),
     run: |params, run| block_on(experiment(params, run)),
 };
 
@@ -44,14 +45,17 @@ fn window(limit: &str) -> String {
     rules(&format!("fixed_window: {{ limit: {limit}, window: 1h }}"))
 }
 
+fn fits(params: &Params) -> Result<(), String> {
+    let (bad_after, change_after) = (params.count(&BAD_AFTER), params.count(&CHANGE_AFTER));
+    if bad_after > change_after || change_after > params.count(&CALLS) {
+        return Err("the bad rule comes first, then the second limit, both before the last call: set bad-after ≤ change-after ≤ calls".to_owned());
+    }
+    Ok(())
+}
+
 async fn experiment(params: &Params, run: &mut Run<'_>) -> Result<Report, LabError> {
     let (calls, limit, changed) = (params.count(&CALLS), params.count(&LIMIT), params.count(&CHANGED));
     let (bad_after, change_after) = (params.count(&BAD_AFTER), params.count(&CHANGE_AFTER));
-    if bad_after > change_after || change_after > calls {
-        return Err(LabError::Unsuitable(
-            "the bad rule comes first, then the second limit, both before the last call: set bad-after ≤ change-after ≤ calls".to_owned(),
-        ));
-    }
     let used = change_after.min(limit);
     let expected = used + (calls - change_after).min(changed.saturating_sub(used));
 
@@ -76,9 +80,7 @@ async fn experiment(params: &Params, run: &mut Run<'_>) -> Result<Report, LabErr
             .tidegate(accepted.version, Expectation::exactly(next as u64)),
         Row::new("calls that pass in all").tidegate(passed, Expectation::exactly(expected)),
     ]);
-    let first =
-        |refusal: &tidegate::rules::Refused| refusal.rendered.lines().next().unwrap_or_default().to_owned();
-    Ok(match refused.refusal.as_ref().map(first) {
+    Ok(match node.refused(&refused) {
         Some(line) => report.note(format!("refused: {line}")),
         None => report,
     })

@@ -32,6 +32,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "limit.local-race",
     about: "threads that race for one limit in one process",
     params: &[Spec::Count(THREADS), Spec::Count(CALLS), Spec::Count(LIMIT), Spec::Span(PAUSE)],
+    fits: None,
     run: experiment,
 };
 

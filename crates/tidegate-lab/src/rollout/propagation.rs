@@ -38,6 +38,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "rollout.propagation",
     about: "a node that is late with a new version, and subjects who meet both nodes in turn",
     params: PARAMS,
+    fits: None,
     run: |params, run| block_on(experiment(params, run)),
 };
 

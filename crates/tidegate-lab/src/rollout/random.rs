@@ -28,6 +28,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "rollout.random",
     about: "subjects whose answer changes when they ask twice",
     params: &[Spec::Count(SUBJECTS), Spec::Share(PERCENTAGE), Spec::Count(SEED)],
+    fits: None,
     run: |params, run| block_on(experiment(params, run)),
 };
 

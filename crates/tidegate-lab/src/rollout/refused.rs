@@ -14,6 +14,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "rollout.refused",
     about: "120 %, and two rules of equal priority that can both hold: version 1 stays",
     params: &[],
+    fits: None,
     run: |_, run| block_on(experiment(run)),
 };
 
@@ -51,8 +52,8 @@ async fn experiment(run: &mut Run<'_>) -> Result<Report, LabError> {
             Row::new(format!("{name}: results as in version 1, of {SUBJECTS}"))
                 .tidegate(same, Expectation::exactly(SUBJECTS)),
         ]);
-        if let Some(refusal) = status.refusal {
-            report = report.note(format!("{name}: {}", refusal.rendered.lines().next().unwrap_or_default()));
+        if let Some(line) = node.refused(&status) {
+            report = report.note(format!("{name}: {line}"));
         }
         run.step();
     }

@@ -19,6 +19,7 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "rollout.reload",
     about: "the same document loaded again: nobody's answer changes",
     params: &[Spec::Count(SUBJECTS), Spec::Share(PERCENTAGE)],
+    fits: None,
     run: |params, run| block_on(experiment(params, run)),
 };
 

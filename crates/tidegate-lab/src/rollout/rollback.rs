@@ -22,16 +22,17 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "rollout.rollback",
     about: "a percentage is raised and rolled back: every subject gets the old answer",
     params: PARAMS,
+    fits: Some(fits),
     run: |params, run| block_on(experiment(params, run)),
 };
 
+fn fits(params: &Params) -> Result<(), String> {
+    let differ = params.share(&FROM) != params.share(&TO);
+    if differ { Ok(()) } else { Err("the second version differs from the first: set from ≠ to".to_owned()) }
+}
+
 async fn experiment(params: &Params, run: &mut Run<'_>) -> Result<Report, LabError> {
     let (subjects, from, to) = (params.count(&SUBJECTS), params.share(&FROM), params.share(&TO));
-    if from == to {
-        return Err(LabError::Unsuitable(
-            "the second version differs from the first: set from ≠ to".to_owned(),
-        ));
-    }
     let known = params.are_default(PARAMS);
     run.steps(3);
     let (node, _) = Node::on_manual_clock(&rules(&[(NEW_CHECKOUT, from)])).await?;

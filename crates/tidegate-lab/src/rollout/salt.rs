@@ -22,16 +22,22 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "rollout.salt",
     about: "how many subjects two flags at the same percentage both hit",
     params: PARAMS,
+    fits: None,
     run: |params, run| block_on(experiment(params, run)),
 };
+
+/// What is hashed is `:u0`, whichever flag asks.
+fn naive(_flag: &str, number: u64, percentage: Share) -> bool {
+    bucket("", &subject(number)) < percentage.0
+}
 
 async fn experiment(params: &Params, run: &mut Run<'_>) -> Result<Report, LabError> {
     let (subjects, percentage) = (params.count(&SUBJECTS), params.share(&PERCENTAGE));
     let known = params.are_default(PARAMS);
     run.steps(3);
-    // What is hashed is `:u0`, whichever flag asks.
-    let unsalted = |number| bucket("", &subject(number)) < percentage.0;
-    let naive: Vec<bool> = (0..subjects).map(|number| unsalted(number) && unsalted(number)).collect();
+    let both_naive =
+        |number: &u64| [NEW_CHECKOUT, DARK_MODE].iter().all(|flag| naive(flag, *number, percentage));
+    let in_common = (0..subjects).filter(both_naive).count();
     run.step();
     let (node, _) =
         Node::on_manual_clock(&rules(&[(NEW_CHECKOUT, percentage), (DARK_MODE, percentage)])).await?;
@@ -43,7 +49,7 @@ async fn experiment(params: &Params, run: &mut Run<'_>) -> Result<Report, LabErr
     let ratio = percentage.ratio();
     Ok(Report::of(vec![
         Row::new(format!("subjects that both flags hit at {percentage} %"))
-            .naive(count(&naive), drawn(known.then_some(10_085), subjects, ratio))
+            .naive(in_common, drawn(known.then_some(10_085), subjects, ratio))
             .tidegate(count(&both), drawn(known.then_some(1_027), subjects, ratio * ratio)),
     ]))
 }

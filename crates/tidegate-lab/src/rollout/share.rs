@@ -21,14 +21,17 @@ pub(crate) const EXPERIMENT: Experiment = Experiment {
     id: "rollout.share",
     about: "how many of the subjects a percentage hits, and who stays when it is raised",
     params: PARAMS,
+    fits: Some(fits),
     run: |params, run| block_on(experiment(params, run)),
 };
 
+fn fits(params: &Params) -> Result<(), String> {
+    let raised = params.share(&LOW) <= params.share(&HIGH);
+    if raised { Ok(()) } else { Err("the percentage is raised: set low ≤ high".to_owned()) }
+}
+
 async fn experiment(params: &Params, run: &mut Run<'_>) -> Result<Report, LabError> {
     let (subjects, low, high) = (params.count(&SUBJECTS), params.share(&LOW), params.share(&HIGH));
-    if low > high {
-        return Err(LabError::Unsuitable("a percentage is raised here: set low ≤ high".to_owned()));
-    }
     let known = params.are_default(PARAMS);
     run.steps(2);
     let (node, _) = Node::on_manual_clock(&rules(&[(NEW_CHECKOUT, low)])).await?;

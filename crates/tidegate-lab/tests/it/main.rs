@@ -287,10 +287,18 @@ fn parameters_that_do_not_fit_are_refused() {
     // A parameter of another experiment alone is not one of the selected.
     Params::check_names(&pair("limit", "1"), &[find("rollout.salt").unwrap()]).unwrap_err();
     Params::of(find("limit.boundary").unwrap(), &pair("limit", "-5")).unwrap_err();
+    for (id, name, value) in [
+        ("limit.hot-update", "bad-after", "700"),
+        ("rollout.share", "low", "30%"),
+        ("rollout.rollback", "to", "10%"),
+        ("breaker.volume", "count", "200"),
+    ] {
+        let error = Params::of(find(id).unwrap(), &pair(name, value)).unwrap_err();
+        assert!(matches!(error, ParamsError::Together { .. }), "{id}: {error}");
+    }
 
     let lease = find("idempotency.lease").unwrap();
-    let params = Params::of(lease, &pair("retry", "200ms")).unwrap();
-    let error = lease.run(&params, &mut Run::new()).unwrap_err();
+    let error = Params::of(lease, &pair("retry", "200ms")).unwrap_err();
     assert!(error.to_string().contains("lease < retry < work"), "{error}");
 }
 

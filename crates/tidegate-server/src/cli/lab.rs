@@ -66,7 +66,7 @@ pub(super) fn run(args: &Args) -> Exit {
             Ok(report) => report,
             Err(error) => {
                 eprintln!("tidegate lab: {}: {error}", experiment.id);
-                return if matches!(error, LabError::Unsuitable(_)) { Exit::Usage } else { Exit::Refused };
+                return Exit::Refused;
             }
         };
         // A table is shown as soon as it is there.

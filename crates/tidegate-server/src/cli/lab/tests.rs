@@ -35,6 +35,7 @@ fn what_makes_no_sense_is_exit_2_before_anything_is_run() {
         (&["rollout"], &["limit=7"], "no selected experiment"),
         (&["limit"], &["limit"], "NAME=VALUE"),
         (&["limit"], &["limit=-5"], "a whole number from 1"),
+        (&[], &["retry=100ms"], "lease < retry < work"),
     ] {
         let args = args(ids, set);
         let why = plan(&args).unwrap_err().to_string();
