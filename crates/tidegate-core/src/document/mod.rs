@@ -10,7 +10,7 @@ pub mod quantity;
 pub mod report;
 pub mod scalar;
 pub mod source;
-mod suggest;
+pub mod suggest;
 pub mod tree;
 
 pub use diagnostic::{Diagnostic, Severity};

@@ -1,11 +1,11 @@
 //! "Did you mean": the nearest known word.
 
 /// Longer words are not compared, which bounds the cost of one comparison.
-pub(crate) const MAX_WORD: usize = 64;
+pub const MAX_WORD: usize = 64;
 
 /// How many edits (insert, delete, replace, swap of neighbours) turn `a` into `b`; `None` when one
 /// of them is longer than [`MAX_WORD`] characters.
-pub(crate) fn distance(a: &str, b: &str) -> Option<usize> {
+pub fn distance(a: &str, b: &str) -> Option<usize> {
     let a: Vec<char> = a.chars().take(MAX_WORD + 1).collect();
     let b: Vec<char> = b.chars().take(MAX_WORD + 1).collect();
     if a.len() > MAX_WORD || b.len() > MAX_WORD {
@@ -30,7 +30,7 @@ pub(crate) fn distance(a: &str, b: &str) -> Option<usize> {
 }
 
 /// The candidate that `word` was probably meant to be: the nearest within a third of its length.
-pub(crate) fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
+pub fn nearest<'c>(word: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
     let reach = (word.chars().count() / 3).max(1);
     candidates
         .filter_map(|candidate| distance(word, candidate).map(|edits| (edits, candidate)))

@@ -7,6 +7,7 @@ mod input;
 mod output;
 mod quickstart;
 mod rules;
+mod lab;
 
 use std::process::ExitCode;
 
@@ -62,6 +63,11 @@ enum Command {
     /// Look at idempotency records, and settle those whose outcome nobody knows.
     #[command(subcommand)]
     Idempotency(idempotency::Command),
+    /// Run experiments: the naive way beside Tidegate, with the figures that must come out.
+    Lab(lab::Args),
+    /// A process that an experiment starts in order to kill it.
+    #[command(hide = true)]
+    LabChild(lab::ChildArgs),
 }
 
 /// Runs the command that the process was started with.
@@ -73,6 +79,8 @@ pub fn run() -> ExitCode {
         Command::Rules(command) => output::exit(rules::run(&command)).into(),
         Command::Flags(command) => output::exit(flags::run(&command)).into(),
         Command::Idempotency(command) => output::exit(idempotency::run(&command)).into(),
+        Command::Lab(args) => lab::run(&args).into(),
+        Command::LabChild(args) => lab::run_child(&args).into(),
     }
 }
 

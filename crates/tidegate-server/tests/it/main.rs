@@ -4,6 +4,7 @@
 
 mod drain;
 mod exchange;
+mod lab;
 mod limits;
 mod support;
 mod upstream;
