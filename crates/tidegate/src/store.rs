@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sqlx::SqlitePool;
-use tidegate_core::rule::IdempotencyBackend;
+pub use tidegate_core::rule::IdempotencyBackend;
 use tidegate_store::IdempotencyStore;
 use tidegate_store::memory::rules::MemoryRules;
 use tidegate_store::memory::{MemoryIdempotency, MemoryLimits};

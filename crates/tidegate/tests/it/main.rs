@@ -1,4 +1,5 @@
 //! Tests of the library's parts together.
 #![cfg(test)]
 
+mod library;
 mod rules;
