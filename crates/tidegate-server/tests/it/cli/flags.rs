@@ -45,8 +45,7 @@ fn one_line_for_each_subject_in_their_order() {
     let text = subjects.map(|subject| format!("{subject}\n")).concat();
     let ran = shell.run_with("flags eval --rules rules.yaml --flag f --subjects -", &[], &text).code(0);
     assert_eq!(ran.err, "");
-    let mut expected = String::new();
-    for subject in subjects {
+    let line = |subject: &str| {
         let bucket = bucket("f", subject);
         let (value, variant, reason, rule) = if bucket < 5_000 {
             (true, "on", "SPLIT", json!("ramp"))
@@ -54,11 +53,12 @@ fn one_line_for_each_subject_in_their_order() {
             (false, "off", "DEFAULT", json!(null))
         };
         let subject = json!(subject);
-        expected += &format!(
+        format!(
             "{{\"subject\":{subject},\"value\":{value},\"variant\":\"{variant}\",\"reason\":\"{reason}\",\
              \"rule\":{rule},\"version\":\"{version}\",\"bucket\":{bucket}}}\n"
-        );
-    }
+        )
+    };
+    let expected = subjects.map(line).concat();
     let ran = ran.prints(&expected);
     // The same from a file with the other line ends, and from arguments.
     shell.write("subjects", text.replace('\n', "\r\n"));
