@@ -2,9 +2,11 @@
 
 use bytes::Bytes;
 use tidegate_core::idempotency::How;
-use tidegate_core::idempotency::record::State;
+use tidegate_core::idempotency::record::{Fence, State};
 use tidegate_core::idempotency::transition::Verdict;
 use tidegate_store::memory::{MemoryIdempotency, MemoryLimits};
+use tidegate_store::rules::{AuditKind, NewAuditEntry, RuleStore as _};
+use tidegate_store::sql::sqlite::SqliteRules;
 use tidegate_store::traits::{ListAsk, Renewed, Settled};
 
 use super::*;
@@ -196,4 +198,40 @@ async fn operators_list_resolve_and_release() {
     let seen = store.read(&id("k2")).await.unwrap().unwrap().record.fence;
     assert_eq!(store.force_release(&id("k2"), seen, by).await.unwrap(), Settled::Done);
     assert_eq!(held(store, "k2", &hold(3)).await.fence().token, 5);
+}
+
+#[tokio::test]
+async fn an_operators_word_and_its_audit_entry_stand_together_or_not_at_all() {
+    let world = World::new().await;
+    let entry = NewAuditEntry {
+        node: "here".to_owned(),
+        kind: AuditKind::IdempotencyResolved,
+        version: None,
+        digest: None,
+        who: "ann".to_owned(),
+        detail: "k1: not applied".to_owned(),
+    };
+    let settle = |fence, by| {
+        let (store, entry) = (Arc::clone(&world.store), entry.clone());
+        async move { store.settle_audited(&id("k1"), fence, owner(by), Some(&Verdict::NotApplied), entry).await }
+    };
+    let attempt = held(&*world.store, "k1", &hold(1)).await;
+    world.shift.advance(LEASE);
+    let before = world.store.read(&id("k1")).await.unwrap().unwrap().record;
+
+    // Without a trail to write to, nothing is done.
+    settle(attempt.fence(), 8).await.unwrap_err();
+    assert_eq!(world.store.read(&id("k1")).await.unwrap().unwrap().record, before);
+
+    let trail = SqliteRules::new(world.pool.clone()).await.unwrap();
+    // What does nothing notes nothing, and a repeated command notes nothing again.
+    let other = Fence { token: 9, ..attempt.fence() };
+    assert_eq!(settle(other, 9).await.unwrap(), Settled::Changed);
+    assert_eq!(settle(attempt.fence(), 9).await.unwrap(), Settled::Done);
+    assert_eq!(settle(attempt.fence(), 9).await.unwrap(), Settled::Done);
+    assert_eq!(settle(attempt.fence(), 10).await.unwrap(), Settled::Changed);
+    let entries: Vec<_> =
+        trail.audit_log(10, None).await.unwrap().into_iter().map(|entry| entry.entry).collect();
+    assert_eq!(entries, [entry]);
+    assert_eq!(held(&*world.store, "k1", &hold(2)).await.how(), How::Released);
 }

@@ -1,0 +1,93 @@
+//! What `tidegate gateway` says when it starts, and when it does not.
+
+use tidegate_testkit::{Program, request};
+
+use super::Shell;
+
+const RULES: &str = "\
+apiVersion: tidegate/v1
+resources:
+  - id: pay
+    match: { path: /pay }
+limits:
+  - id: per-second
+    resources: [pay]
+    token_bucket: { capacity: 10, refill: 10/s }
+";
+const START: &str =
+    "gateway --upstream http://127.0.0.1:9 --rules rules.yaml --listen 127.0.0.1:0 --admin 127.0.0.1:0";
+
+fn start(shell: &Shell) -> Program {
+    let program = Program::start(&mut shell.command(START));
+    program.wait_address("listening on http://");
+    program
+}
+
+fn in_force(program: &Program) -> String {
+    program.wait_line("the version in force", |line| line.strip_prefix("rules: ").map(str::to_owned))
+}
+
+#[test]
+fn the_version_in_force_and_its_warnings_are_told() {
+    let shell = Shell::new();
+    shell.write("rules.yaml", RULES);
+    let digest = shell.run("rules check rules.yaml").code(0).out;
+    let (_, digest) = digest.split_once("digest=").unwrap();
+    let mut program = start(&shell);
+    let expected =
+        format!("version 1; digest={} in force, from rules.yaml; 1 warning, see above", &digest[..12]);
+    assert_eq!(in_force(&program), expected);
+    program.wait_line("the warning", |line| line.contains("rules.yaml:8:19: warning: ").then_some(()));
+    program.wait_line("a way to mend it", |line| line.starts_with("help: ").then_some(()));
+    program.terminate();
+    assert!(program.wait_exit().success());
+    program.wait_line("its end", |line| (line == "stopped").then_some(()));
+
+    // A file that is bad by now leaves the version in force, and both are told.
+    shell.write("rules.yaml", RULES.replace("refill", "refil"));
+    let mut program = start(&shell);
+    let expected = expected.replace(", from rules.yaml", "; rules.yaml is refused, with 2 faults");
+    assert_eq!(in_force(&program), expected);
+    program
+        .wait_line("the fault", |line| line.contains("rules.yaml:8:35: unknown field `refil`").then_some(()));
+    program.kill();
+
+    std::fs::remove_file(shell.path().join("rules.yaml")).unwrap();
+    let program = start(&shell);
+    assert_eq!(in_force(&program), expected.replace("is refused, with 2 faults", "is not there"));
+}
+
+#[test]
+fn a_bad_file_and_no_version_in_force_exits_1_with_every_fault() {
+    let shell = Shell::new();
+    shell.write("rules.yaml", RULES.replace("refill", "refil").replace("[pay]", "[bay]"));
+    let ran = shell.run(START).code(1).prints("");
+    ran.says(&["rules.yaml:7:17: ", "rules.yaml:8:35: unknown field `refil`", "help: "]);
+    std::fs::remove_file(shell.path().join("rules.yaml")).unwrap();
+    shell.run(START).code(1).says(&["rules.yaml: there are no rules"]);
+    shell.run("gateway --upstream nowhere").code(1).says(&["--upstream:1:1: ", "no rules are named"]);
+}
+
+#[test]
+fn an_address_in_use_exits_1_and_a_database_that_is_not_ours_4() {
+    let shell = Shell::new();
+    shell.write("rules.yaml", RULES);
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let addr = taken.local_addr().unwrap();
+    let line = START.replace("--listen 127.0.0.1:0", &format!("--listen {addr}"));
+    let ran = shell.run(&line).code(1).prints("");
+    ran.says(&[&format!("{addr} is in use by another program"), "--listen"]);
+    assert!(!shell.path().join("tidegate.db").exists(), "nothing is made before the address is had");
+    shell.write(
+        "tidegate.db",
+        "no database, but longer than the hundred bytes of a header, as SQLite looks at it before all else.",
+    );
+    shell.run(START).code(4).prints("").says(&["tidegate.db"]);
+    shell.run(&format!("{START} --store sqlite:no/such/dir.db")).code(4).prints("").says(&["no/such/dir.db"]);
+    // Without any of these it runs, and answers.
+    let shell = Shell::new();
+    shell.write("rules.yaml", RULES);
+    let program = start(&shell);
+    let addr = program.wait_address("listening on http://");
+    assert_eq!(request(addr, "GET", "/pay", &[], b"").status, 502);
+}
