@@ -1,5 +1,6 @@
 //! The parts of the `tidegate` binary.
 
+pub mod admin;
 pub mod cli;
 pub mod config;
 pub mod gateway;

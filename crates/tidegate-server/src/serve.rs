@@ -18,6 +18,7 @@ use tidegate_store::memory::{MemoryIdempotency, MemoryLimits};
 use tidegate_store::rules::{RuleStore, RuleStoreError};
 use tidegate_store::sql::sqlite::{self, SqliteIdempotency, SqliteRules};
 
+use crate::admin::{self, Port, Running, Subject};
 use crate::config::{Config, Disclose, EncodedSlashes, StoreSetting};
 use crate::gateway::{BindError, Drained, Listener, Route, Server, Tracker, Upstream};
 
@@ -46,6 +47,9 @@ pub enum ServeError {
     /// A port cannot be had.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The administration cannot be served.
+    #[error("the administration cannot be served: {0}")]
+    Admin(#[source] std::io::Error),
 }
 
 /// Where rules and records live.
@@ -95,6 +99,9 @@ pub struct Gateway {
     /// The rule store, for the audit trail.
     pub store: Arc<dyn RuleStore>,
     server: Server,
+    subject: Subject,
+    admin: Running,
+    health: Option<Running>,
     drain: Duration,
 }
 
@@ -104,8 +111,17 @@ impl Gateway {
         let env = Env::system();
         // Taken first: a port in use is the mistake that is made most often, and costs nothing to find.
         let listener = Listener::bind(config.listen, config.listener())?;
+        let admin = Port::bind(config.admin, "--admin")?;
+        let health = config.health.map(|addr| Port::bind(addr, "--health")).transpose()?;
         let stores = Stores::open(&config.store, &env).await?;
         let gates = Gates::new(env.clone(), settings(config), Arc::clone(&stores.records));
+        let subject = Subject::new(gates.clone(), Arc::clone(&stores.rules), hosts(config));
+        // Before the rules: while they are loaded, it lives and is not ready.
+        let admin = admin.start(admin::router(subject.clone())).map_err(ServeError::Admin)?;
+        let health = health
+            .map(|port| port.start(admin::health_router(subject.clone())))
+            .transpose()
+            .map_err(ServeError::Admin)?;
         let setup = Setup {
             store: Arc::clone(&stores.rules),
             path: config.rules.clone(),
@@ -127,7 +143,9 @@ impl Gateway {
         let route = Route::new(gates.clone(), upstream, config.trusted_hops);
         let server = listener.start(route, Tracker::new())?;
         let rules = Arc::new(rules);
-        Ok(Self { gates, rules, store: stores.rules, server, drain: config.drain })
+        subject.set_rules(Arc::clone(&rules));
+        let (store, drain) = (stores.rules, config.drain);
+        Ok(Self { gates, rules, store, server, subject, admin, health, drain })
     }
 
     /// Where clients connect.
@@ -135,8 +153,20 @@ impl Gateway {
         self.server.addr()
     }
 
+    /// Where the administration listens.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin.addr()
+    }
+
+    /// Where the probes are served apart, if they are.
+    pub fn health(&self) -> Option<SocketAddr> {
+        self.health.as_ref().map(Running::addr)
+    }
+
     /// Stops accepting, lets what has begun come to its end and be recorded, and says what was cut.
     pub async fn shutdown(self) -> Drained {
+        // Load balancers and people can see the whole of it.
+        self.subject.drain();
         let gates = self.gates;
         let (mut drained, executions) = tokio::join!(
             self.server.shutdown(self.drain),
@@ -145,6 +175,12 @@ impl Gateway {
         if executions.is_err() {
             drained.tasks += 1;
         }
+        let health = async {
+            if let Some(health) = self.health {
+                health.shutdown().await;
+            }
+        };
+        tokio::join!(self.admin.shutdown(), health);
         drained
     }
 }
@@ -187,6 +223,11 @@ pub(crate) fn host() -> String {
     let host = std::fs::read_to_string("/etc/hostname").unwrap_or_default();
     let host = host.trim();
     if host.is_empty() { "localhost".to_owned() } else { host.to_owned() }
+}
+
+/// The hosts that calls go to.
+fn hosts(config: &Config) -> Vec<String> {
+    config.upstreams[0].urls.iter().map(|url| url.authority().to_owned()).collect()
 }
 
 fn upstream(config: &Config) -> Upstream {

@@ -67,6 +67,10 @@ async fn serve(config: &Config) -> Exit {
     };
     say(in_force(&gateway));
     say(format_args!("listening on http://{}", gateway.addr()));
+    say(format_args!("admin on http://{}", gateway.admin()));
+    if let Some(health) = gateway.health() {
+        say(format_args!("health on http://{health}"));
+    }
     stopped().await;
     say("stopping: letting what has begun come to its end");
     let cut = gateway.shutdown().await;
