@@ -8,21 +8,20 @@ use crate::rule::model::{Algorithm, Rate};
 /// structured HTTP field can carry (RFC 9651, section 3.3.1), which the `RateLimit` fields are.
 pub const MAX_COUNT: u64 = 999_999_999_999_999;
 
-/// Longest window, and longest period of a rate: ten years of 366 days.
-pub const MAX_PERIOD: Duration = Duration::from_hours(3660 * 24);
+/// Longest window, and longest period of a rate: 366 days.
+pub const MAX_PERIOD: Duration = Duration::from_hours(366 * 24);
 
-/// Why an algorithm's numbers are refused.
+/// Why an algorithm's numbers are refused. `Display` is the problem and a way to mend it, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}; {}", self.problem(), self.help())]
 #[non_exhaustive]
 pub enum AlgorithmError {
     /// A count is zero.
-    #[error("{field} is 0, which would refuse every call; give at least 1")]
     ZeroCount {
         /// The field of the document.
         field: &'static str,
     },
     /// A count is too large.
-    #[error("{field} is {value}, more than {MAX_COUNT}; give a smaller number")]
     CountTooLarge {
         /// The field of the document.
         field: &'static str,
@@ -30,23 +29,46 @@ pub enum AlgorithmError {
         value: u64,
     },
     /// A duration is zero.
-    #[error("{field} is zero; give at least 1us")]
     ZeroPeriod {
         /// The field of the document.
         field: &'static str,
     },
     /// A duration is too long.
-    #[error("{field} is longer than 3660d; give a shorter one")]
     PeriodTooLong {
         /// The field of the document.
         field: &'static str,
     },
     /// A rate gives more than one unit each nanosecond, finer than the clock.
-    #[error("{field} is more than 1000000000/s, which no clock can tell from no limit; give a lower rate")]
     RateTooFast {
         /// The field of the document.
         field: &'static str,
     },
+}
+
+impl AlgorithmError {
+    /// What is wrong, in one line.
+    pub fn problem(&self) -> String {
+        match self {
+            Self::ZeroCount { field } => format!("{field} is 0, which would refuse every call"),
+            Self::CountTooLarge { field, value } => format!("{field} is {value}, more than {MAX_COUNT}"),
+            Self::ZeroPeriod { field } => format!("{field} is zero"),
+            Self::PeriodTooLong { field } => format!("{field} is longer than 366d"),
+            Self::RateTooFast { field } => {
+                format!("{field} is more than 1000000000/s, which no clock can tell from no limit")
+            }
+        }
+    }
+
+    /// A way to mend it, in one line.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::ZeroCount { .. } => "give at least 1",
+            Self::CountTooLarge { .. } => "give a smaller number",
+            Self::ZeroPeriod { .. } => "give at least 1us",
+            Self::PeriodTooLong { .. } => "give a shorter one",
+            Self::RateTooFast { .. } => "give a lower rate",
+        }
+    }
 }
 
 /// Whether the compiled form of `algorithm` counts exactly what it says.
@@ -58,7 +80,7 @@ pub fn check(algorithm: &Algorithm) -> Result<(), AlgorithmError> {
     match algorithm {
         Algorithm::TokenBucket { capacity, refill } => {
             count("capacity", *capacity)?;
-            rate("refill", *refill)
+            check_rate("refill", *refill)
         }
         Algorithm::FixedWindow { limit, window }
         | Algorithm::SlidingLog { limit, window }
@@ -66,8 +88,8 @@ pub fn check(algorithm: &Algorithm) -> Result<(), AlgorithmError> {
             count("limit", *limit)?;
             period("window", *window)
         }
-        Algorithm::LeakyBucket { rate: leak, queue } => {
-            rate("rate", *leak)?;
+        Algorithm::LeakyBucket { rate, queue } => {
+            check_rate("rate", *rate)?;
             // The call whose turn it is has a place beside the queue.
             if *queue >= MAX_COUNT {
                 return Err(AlgorithmError::CountTooLarge { field: "queue", value: *queue });
@@ -76,6 +98,16 @@ pub fn check(algorithm: &Algorithm) -> Result<(), AlgorithmError> {
         }
         Algorithm::Concurrency { max } => count("max", *max),
     }
+}
+
+/// The same for a rate alone, which errors call `field`.
+pub fn check_rate(field: &'static str, value: Rate) -> Result<(), AlgorithmError> {
+    count(field, value.count)?;
+    period(field, value.per)?;
+    if u128::from(value.count) > value.per.as_nanos() {
+        return Err(AlgorithmError::RateTooFast { field });
+    }
+    Ok(())
 }
 
 fn count(field: &'static str, value: u64) -> Result<(), AlgorithmError> {
@@ -94,15 +126,6 @@ fn period(field: &'static str, value: Duration) -> Result<(), AlgorithmError> {
     } else {
         Ok(())
     }
-}
-
-fn rate(field: &'static str, value: Rate) -> Result<(), AlgorithmError> {
-    count(field, value.count)?;
-    period(field, value.per)?;
-    if u128::from(value.count) > value.per.as_nanos() {
-        return Err(AlgorithmError::RateTooFast { field });
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ mod tests;
 
 use std::time::Duration;
 
-pub use check::{AlgorithmError, MAX_COUNT, MAX_PERIOD, check};
+pub use check::{AlgorithmError, MAX_COUNT, MAX_PERIOD, check, check_rate};
 pub use concurrency::Concurrency;
 pub use fixed_window::FixedWindow;
 pub use gcra::TokenBucket;

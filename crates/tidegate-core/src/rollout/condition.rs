@@ -11,83 +11,22 @@
 //! | `gt` `gte` `lt` `lte` | wholly a decimal | yes | – | – |
 //! | `starts_with` `ends_with` `matches` `semver` `cidr` `before` `after` | yes | – | – | – |
 
+mod error;
+mod size;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
+pub use self::error::ConditionError;
+use self::size::Size;
+pub use self::size::{MAX_DEPTH, MAX_TESTS};
 use super::explain::Unmet;
 pub use super::matcher::MAX_REGEX_BYTES;
 use super::matcher::Matcher;
-use super::range::RangeError;
 use crate::attribute::Attributes;
 use crate::rule::model::{Condition, Segment, Test};
-
-/// How deep conditions may nest, segments included.
-pub const MAX_DEPTH: usize = 32;
-
-/// How many tests one condition may come to once its segments are written out: what one evaluation may
-/// cost. Without it, segments that name each other twice would double the work with each level.
-pub const MAX_TESTS: usize = 4096;
-
-/// Why a condition cannot be compiled.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConditionError {
-    /// No regular expression, or one that would grow too large.
-    #[error("`{pattern}` is not a usable regular expression: {message}")]
-    Regex {
-        /// As written.
-        pattern: String,
-        /// What is wrong with it.
-        message: String,
-    },
-    /// No number.
-    #[error("`{text}` is not a decimal number; write for example 10, 0.5 or 1e6")]
-    Number {
-        /// As written.
-        text: String,
-    },
-    /// No network.
-    #[error("`{text}` is not a network; write for example 10.0.0.0/8, 2001:db8::/32 or one address")]
-    Network {
-        /// As written.
-        text: String,
-    },
-    /// No time.
-    #[error("`{text}` is not a time; write it as RFC 3339 does, for example 2030-01-31T08:00:00Z")]
-    Time {
-        /// As written.
-        text: String,
-    },
-    /// No range of versions.
-    #[error(transparent)]
-    Range(#[from] RangeError),
-    /// No segment has this id.
-    #[error("there is no segment `{id}`; declare it under `segments`")]
-    UnknownSegment {
-        /// As written.
-        id: String,
-    },
-    /// Two segments have this id.
-    #[error("two segments are called `{id}`; rename one")]
-    DuplicateSegment {
-        /// As written.
-        id: String,
-    },
-    /// Segments that need each other.
-    #[error("segments need each other in a circle: {}; take one reference out", path.join(" → "))]
-    SegmentCycle {
-        /// From a segment back to itself.
-        path: Vec<String>,
-    },
-    /// Deeper than [`MAX_DEPTH`].
-    #[error("the condition nests deeper than {MAX_DEPTH} levels, segments included; flatten it")]
-    TooDeep,
-    /// More than [`MAX_TESTS`].
-    #[error("with its segments written out, the condition has more than {MAX_TESTS} tests; split it")]
-    TooManyTests,
-}
 
 /// A condition that is ready to be evaluated.
 #[derive(Debug)]
@@ -214,13 +153,6 @@ impl Resolver<'_> {
     }
 }
 
-/// How deep a condition nests and how many tests it comes to, segments written out.
-#[derive(Clone, Copy, Debug, Default)]
-struct Size {
-    depth: usize,
-    tests: usize,
-}
-
 #[derive(Debug)]
 pub(super) enum Node {
     Test(Box<AttributeTest>),
@@ -252,29 +184,25 @@ fn compile(
         return Err(ConditionError::TooDeep);
     }
     let list = |conditions: &[Condition], resolve: &mut Resolve<'_>| {
-        let mut size = Size { depth: 0, tests: 0 };
+        let mut size = Size::default();
         let mut nodes = Vec::with_capacity(conditions.len().min(MAX_TESTS));
         for condition in conditions {
             let compiled = compile(condition, depth + 1, resolve)?;
-            size.depth = size.depth.max(compiled.size.depth);
-            size.tests += compiled.size.tests;
+            size = size.beside(compiled.size);
             nodes.push(compiled.node);
-            if size.tests > MAX_TESTS {
-                return Err(ConditionError::TooManyTests);
-            }
+            size.check()?;
         }
-        // An empty list costs a step too.
-        Ok((nodes.into_boxed_slice(), Size { depth: size.depth + 1, tests: size.tests.max(1) }))
+        Ok::<_, ConditionError>((nodes.into_boxed_slice(), size.listed()))
     };
     let (node, size) = match condition {
         Condition::Attribute { name, test } => {
             let matcher = Matcher::compile(test)?;
             let test = AttributeTest { name: name.as_str().into(), matcher, source: test.clone() };
-            (Node::Test(Box::new(test)), Size { depth: 1, tests: 1 })
+            (Node::Test(Box::new(test)), Size::TEST)
         }
         Condition::Segment(id) => {
             let compiled = resolve(id, depth)?;
-            let size = Size { depth: compiled.size.depth + 1, tests: compiled.size.tests };
+            let size = compiled.size.wrapped();
             (Node::Segment { id: id.as_str().into(), compiled }, size)
         }
         Condition::All(conditions) => {
@@ -287,13 +215,10 @@ fn compile(
         }
         Condition::Not(condition) => {
             let compiled = compile(condition, depth + 1, resolve)?;
-            let size = Size { depth: compiled.size.depth + 1, tests: compiled.size.tests };
-            (Node::Not(Box::new(compiled.node)), size)
+            (Node::Not(Box::new(compiled.node)), compiled.size.wrapped())
         }
     };
-    if size.depth > MAX_DEPTH {
-        return Err(ConditionError::TooDeep);
-    }
+    size.check()?;
     Ok(Compiled { node, size })
 }
 

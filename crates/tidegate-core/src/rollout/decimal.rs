@@ -149,8 +149,8 @@ impl fmt::Debug for Decimal<'_> {
     }
 }
 
-/// A [`Decimal`] with digits of its own.
-#[derive(Clone, Debug)]
+/// A [`Decimal`] with digits of its own, without the point: equal numbers have equal parts.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OwnedDecimal {
     negative: bool,
     magnitude: i64,

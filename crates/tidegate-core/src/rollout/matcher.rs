@@ -17,24 +17,55 @@ pub const MAX_REGEX_BYTES: usize = 1 << 20;
 
 /// A test that is ready to run. It allocates nothing, and nothing in it can fail.
 #[derive(Debug)]
-pub(super) enum Matcher {
+pub(crate) enum Matcher {
     OneOf(Scalars),
     NotOneOf(Scalars),
     StartsWith(Box<str>),
     EndsWith(Box<str>),
     Matches(Regex),
-    Compare { holds: fn(Ordering) -> bool, to: OwnedDecimal },
+    Compare(Bound, OwnedDecimal),
     Semver(Range),
     Cidr(Box<[IpNet]>),
     Before(jiff::Timestamp),
     After(jiff::Timestamp),
 }
 
+/// Which numbers a numeric test accepts, beside its threshold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Bound {
+    Above,
+    AtLeast,
+    Below,
+    AtMost,
+}
+
+impl Bound {
+    /// Whether a number that stands so to the threshold is accepted.
+    fn accepts(self, order: Ordering) -> bool {
+        match self {
+            Self::Above => order.is_gt(),
+            Self::AtLeast => order.is_ge(),
+            Self::Below => order.is_lt(),
+            Self::AtMost => order.is_le(),
+        }
+    }
+
+    /// The bound of the numbers that it refuses.
+    pub(crate) fn negated(self) -> Self {
+        match self {
+            Self::Above => Self::AtMost,
+            Self::AtLeast => Self::Below,
+            Self::Below => Self::AtLeast,
+            Self::AtMost => Self::Above,
+        }
+    }
+}
+
 impl Matcher {
-    pub(super) fn compile(test: &Test) -> Result<Self, ConditionError> {
-        let compare = |text: &String, holds: fn(Ordering) -> bool| -> Result<Self, ConditionError> {
-            let to = Decimal::parse(text).ok_or_else(|| ConditionError::Number { text: text.clone() })?;
-            Ok(Self::Compare { holds, to: to.to_owned() })
+    pub(crate) fn compile(test: &Test) -> Result<Self, ConditionError> {
+        let compare = |bound, text: &String| match Decimal::parse(text) {
+            Some(to) => Ok(Self::Compare(bound, to.to_owned())),
+            None => Err(ConditionError::Number { text: text.clone() }),
         };
         let time =
             |text: &String| parse_time(text).ok_or_else(|| ConditionError::Time { text: text.clone() });
@@ -44,20 +75,11 @@ impl Matcher {
             Test::NotIn(scalars) => Self::NotOneOf(Scalars::new(scalars)),
             Test::StartsWith(text) => Self::StartsWith(text.as_str().into()),
             Test::EndsWith(text) => Self::EndsWith(text.as_str().into()),
-            Test::Matches(pattern) => Self::Matches(
-                regex::RegexBuilder::new(pattern)
-                    .size_limit(MAX_REGEX_BYTES)
-                    .dfa_size_limit(MAX_REGEX_BYTES)
-                    .build()
-                    .map_err(|error| ConditionError::Regex {
-                        pattern: pattern.clone(),
-                        message: error.to_string(),
-                    })?,
-            ),
-            Test::Gt(text) => compare(text, Ordering::is_gt)?,
-            Test::Gte(text) => compare(text, Ordering::is_ge)?,
-            Test::Lt(text) => compare(text, Ordering::is_lt)?,
-            Test::Lte(text) => compare(text, Ordering::is_le)?,
+            Test::Matches(pattern) => Self::Matches(compile_regex(pattern)?),
+            Test::Gt(text) => compare(Bound::Above, text)?,
+            Test::Gte(text) => compare(Bound::AtLeast, text)?,
+            Test::Lt(text) => compare(Bound::Below, text)?,
+            Test::Lte(text) => compare(Bound::AtMost, text)?,
             Test::Semver(text) => Self::Semver(Range::parse(text)?),
             Test::Cidr(networks) => Self::Cidr(
                 networks
@@ -73,7 +95,7 @@ impl Matcher {
     }
 
     /// Absent (or null) and wrong-typed values make every test false, so that `NotOneOf` alone is true.
-    pub(super) fn matches(&self, value: Option<Value<'_>>) -> bool {
+    pub(crate) fn matches(&self, value: Option<Value<'_>>) -> bool {
         let text = match value {
             Some(Value::Text(text)) => Some(text),
             _ => None,
@@ -84,9 +106,9 @@ impl Matcher {
             Self::StartsWith(start) => text.is_some_and(|text| text.starts_with(&**start)),
             Self::EndsWith(end) => text.is_some_and(|text| text.ends_with(&**end)),
             Self::Matches(regex) => text.is_some_and(|text| regex.is_match(text)),
-            Self::Compare { holds, to } => match value {
+            Self::Compare(bound, to) => match value {
                 Some(Value::Number(text) | Value::Text(text)) => {
-                    Decimal::parse(text).is_some_and(|number| holds(number.compare(to.borrowed())))
+                    Decimal::parse(text).is_some_and(|number| bound.accepts(number.compare(to.borrowed())))
                 }
                 _ => false,
             },
@@ -108,7 +130,7 @@ impl Matcher {
 /// types. A JSON number equals every scalar that is the same number, a JSON boolean only `true` or
 /// `false` written without quotes.
 #[derive(Debug)]
-pub(super) struct Scalars {
+pub(crate) struct Scalars {
     texts: Box<[Box<str>]>,
     numbers: Box<[OwnedDecimal]>,
     with_true: bool,
@@ -150,13 +172,28 @@ impl Scalars {
     }
 }
 
+/// A regular expression, unanchored, of at most [`MAX_REGEX_BYTES`].
+pub(crate) fn compile_regex(pattern: &str) -> Result<Regex, ConditionError> {
+    let builder = &mut regex::RegexBuilder::new(pattern);
+    builder.size_limit(MAX_REGEX_BYTES).dfa_size_limit(MAX_REGEX_BYTES).build().map_err(|error| {
+        let pattern = pattern.to_owned();
+        if matches!(error, regex::Error::CompiledTooBig(_)) {
+            return ConditionError::RegexTooLarge { pattern };
+        }
+        // The last line says what is wrong, those above draw a caret.
+        let text = error.to_string();
+        let last = text.lines().last().unwrap_or_default();
+        ConditionError::Regex { pattern, message: last.trim_start_matches("error: ").to_owned() }
+    })
+}
+
 /// An IP address, a mapped IPv4 one as IPv4.
-fn parse_address(text: &str) -> Option<IpAddr> {
+pub(crate) fn parse_address(text: &str) -> Option<IpAddr> {
     text.parse::<IpAddr>().ok().map(|address| address.to_canonical())
 }
 
 /// A network, or one address. A mapped IPv4 network becomes the IPv4 one, as addresses do.
-fn parse_network(text: &str) -> Option<IpNet> {
+pub(crate) fn parse_network(text: &str) -> Option<IpNet> {
     let network = match text.parse::<IpNet>() {
         Ok(network) => network,
         Err(_) => IpNet::from(text.parse::<IpAddr>().ok()?),
@@ -170,7 +207,7 @@ fn parse_network(text: &str) -> Option<IpNet> {
 }
 
 /// A point in time as RFC 3339 §5.6 writes it, with at most nine digits of a second's fraction.
-fn parse_time(text: &str) -> Option<jiff::Timestamp> {
+pub(crate) fn parse_time(text: &str) -> Option<jiff::Timestamp> {
     // The parser below takes more than RFC 3339: signed years, zone names, hours without minutes.
     const SHAPE: &[u8] = b"dddd-dd-ddtdd:dd:dd";
     let bytes = text.as_bytes();

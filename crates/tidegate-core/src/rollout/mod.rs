@@ -5,7 +5,7 @@ pub mod condition;
 pub mod decimal;
 pub mod evaluate;
 pub mod explain;
-mod matcher;
+pub(crate) mod matcher;
 pub mod range;
 
 pub use condition::{Compiled, ConditionError, Segments};

@@ -11,6 +11,8 @@
 
 use std::cmp::Ordering;
 
+use crate::document::diagnostic::quoted;
+
 /// Longest version that is read, in bytes. Longer text is not a version.
 pub const MAX_VERSION_BYTES: usize = 256;
 
@@ -113,37 +115,62 @@ fn compare_pre(left: &str, right: &str) -> Ordering {
     if right.next().is_some() { Ordering::Less } else { Ordering::Equal }
 }
 
-/// Why text is not a range of versions.
+/// Why text is not a range of versions. `Display` is the problem and a way to mend it, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}; {}", self.problem(), self.help())]
 #[non_exhaustive]
 pub enum RangeError {
     /// Nothing was written.
-    #[error("the range is empty; write for example \">=1.2 <2\"")]
     Blank,
     /// An operator that ranges do not have.
-    #[error(
-        "`{operator}` is no operator of a version range; write `=`, `>`, `>=`, `<` or `<=`, separated by \
-         spaces (for `^1.2` write \">=1.2 <2\", for alternatives use `any`)"
-    )]
     Operator {
         /// As written.
         operator: String,
     },
     /// An operator without a version, or text that is no version.
-    #[error("`{text}` is not a version; write for example `1.2`, `1.2.3` or `1.2.3-rc.1`")]
     Version {
         /// As written.
         text: String,
     },
     /// More comparators than [`MAX_COMPARATORS`].
-    #[error("the range has more than {MAX_COMPARATORS} comparators; two are always enough")]
     TooMany,
     /// The comparators contradict each other.
-    #[error("no version is in the range `{text}`; its lower end is above its upper end")]
     Nothing {
         /// The range.
         text: String,
     },
+}
+
+impl RangeError {
+    /// What is wrong, in one line.
+    pub fn problem(&self) -> String {
+        match self {
+            Self::Blank => "the range is empty".to_owned(),
+            Self::Operator { operator } => {
+                format!("{} is no operator of a version range", quoted(operator))
+            }
+            Self::Version { text } => format!("{} is not a version", quoted(text)),
+            Self::TooMany => format!("the range has more than {MAX_COMPARATORS} comparators"),
+            Self::Nothing { text } => format!("no version is in the range {}", quoted(text)),
+        }
+    }
+
+    /// A way to mend it, in one line.
+    pub fn help(&self) -> String {
+        match self {
+            Self::Blank => "write for example \">=1.2 <2\"",
+            Self::Operator { .. } => {
+                "write `=`, `>`, `>=`, `<` or `<=`, separated by spaces (for `^1.2` write \">=1.2 <2\", for \
+                 alternatives use `any`)"
+            }
+            Self::Version { .. } => {
+                "write for example `1.2`, `1.2.3` or `1.2.3-rc.1`, and spaces between comparators"
+            }
+            Self::TooMany => "two are always enough",
+            Self::Nothing { .. } => "its lower end is above its upper end; exchange or widen them",
+        }
+        .to_owned()
+    }
 }
 
 /// One end of a range. `inclusive` ends contain their version.

@@ -245,3 +245,6 @@ fn reads_body(guard: &Idempotency) -> bool {
     };
     derived || guard.fingerprint.iter().any(of_body)
 }
+
+#[cfg(test)]
+mod tests;

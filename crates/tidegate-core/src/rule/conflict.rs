@@ -7,8 +7,6 @@
 //! lenient side: rules that some request satisfies together are never taken for disjoint.
 
 mod atom;
-mod decimal;
-mod range;
 mod term;
 #[cfg(test)]
 mod tests;

@@ -32,7 +32,6 @@ pub use positions::{Finding, Positions};
 /// Bounds of rule documents.
 pub mod bounds {
     pub use super::load::{MAX_SOURCES, MAX_TOTAL_BYTES};
-    pub use super::parse::breaker::MAX_PROBES;
     pub use super::parse::condition::MAX_REGEXES;
     pub use super::parse::flag::{MAX_PRIORITY, MAX_VARIANTS};
     pub use super::parse::idempotency::{MAX_RESPONSE, REPLAY_HEADERS};
@@ -40,6 +39,7 @@ pub mod bounds {
     pub use super::parse::resource::MAX_ATTRIBUTES;
     pub use super::parse::values::{MAX_COUNT, MAX_FILL, MAX_PARTS, MAX_SPAN, MIN_PERIOD, MIN_SPAN};
     pub use super::parse::{API_VERSION, MAX_RULES};
+    pub use crate::breaker::policy::MAX_PROBES;
     pub use crate::document::tree::{MAX_BYTES, MAX_DEPTH, MAX_EXPANDED, MAX_NODES};
     pub use crate::rollout::condition::{MAX_DEPTH as MAX_CONDITION_DEPTH, MAX_REGEX_BYTES, MAX_TESTS};
 }

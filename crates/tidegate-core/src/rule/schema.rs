@@ -13,8 +13,6 @@ mod tests;
 
 use serde_json::{Map, Value, json};
 
-/// Largest count that documents may hold: 2^53 − 1.
-const MAX_COUNT: u64 = (1 << 53) - 1;
 /// The characters of an HTTP token (RFC 9110, section 5.6.2), inside brackets of a pattern.
 const TOKEN: &str = "A-Za-z0-9!#$%&'*+.^_`|~-";
 /// A duration, without `^` and `$`.
@@ -113,7 +111,8 @@ fn grammar() -> Map<String, Value> {
         },
         "rate": {
             "type": "string", "pattern": rates, "not": { "pattern": "/((0+[a-z]+)+)?$" },
-            "description": "A count from 1, a slash, and a unit or a duration: 10/s is ten each second, 5/10s five every ten seconds.",
+            "description": "A count from 1, a slash, and a unit or a duration: 10/s is ten each second, 5/10s five every ten \
+                seconds. At most one each nanosecond.",
             "examples": ["10/s", "5/10s"]
         },
         "percentage": {

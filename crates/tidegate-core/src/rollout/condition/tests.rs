@@ -279,19 +279,22 @@ fn times_before_and_after() {
 #[test]
 fn bad_tests_say_how_to_mend_them() {
     for (test, expected) in [
-        (Test::Matches("(".into()), "`(` is not a usable regular expression"),
-        (Test::Matches("(a{1000}){1000}".into()), "size limit"),
-        (Test::Gt("ten".into()), "`ten` is not a decimal number; write"),
-        (Test::Gte(".inf".into()), "not a decimal number"),
-        (Test::Lt("0x10".into()), "not a decimal number"),
-        (Test::Lte(String::new()), "not a decimal number"),
+        (Test::Matches("(".into()), "`(` is not a regular expression: unclosed group; mend it"),
+        (
+            Test::Matches("(a{1000}){1000}".into()),
+            "`(a{1000}){1000}` compiles to more than 1048576 bytes; use",
+        ),
+        (Test::Gt("ten".into()), "`ten` is not a usable decimal number; write"),
+        (Test::Gte(".inf".into()), "not a usable decimal number"),
+        (Test::Lt("0x10".into()), "not a usable decimal number"),
+        (Test::Lte(String::new()), "not a usable decimal number"),
         (Test::Semver("^1".into()), "is no operator"),
         (
             Test::Cidr(vec!["10.0.0.0/8".into(), "10.0.0.0/33".into()]),
             "`10.0.0.0/33` is not a network; write",
         ),
         (Test::Cidr(vec!["localhost".into()]), "not a network"),
-        (Test::Before("2030-01-01".into()), "`2030-01-01` is not a time; write"),
+        (Test::Before("2030-01-01".into()), "`2030-01-01` is not a time of RFC 3339; write"),
         (Test::After("tomorrow".into()), "not a time"),
     ] {
         let message = check_error(&test);
@@ -303,6 +306,7 @@ fn bad_tests_say_how_to_mend_them() {
 fn check_error(test: &Test) -> String {
     let error = super::check(test).unwrap_err();
     assert_eq!(compile_alone(&on("x", test.clone())).unwrap_err(), error);
+    assert!(!error.problem().is_empty() && !error.help().is_empty() && !error.to_string().contains('\n'));
     error.to_string()
 }
 
@@ -423,6 +427,24 @@ fn depth_and_work_are_bounded() {
     assert!(Segments::compile(&doubling[..13]).is_ok(), "2^12 tests are the bound");
     let faults = Segments::compile(&doubling).unwrap_err();
     assert_eq!(faults, [("d13".to_owned(), ConditionError::TooManyTests)]);
+}
+
+#[test]
+fn sizes_count_levels_and_tests() {
+    let leaf = |name| on(name, Test::Lt("0".into()));
+    let lists =
+        |parts| Condition::Any(vec![Condition::All(parts), Condition::Not(Box::new(Condition::All(vec![])))]);
+    for (condition, depth, tests) in [
+        (Condition::All(vec![]), 1, 1),
+        (leaf("x"), 1, 1),
+        (lists(vec![]), 3, 2),
+        (lists(vec![leaf("x"), leaf("y")]), 3, 3),
+    ] {
+        assert_eq!(compile_alone(&condition).unwrap().size, Size { depth, tests });
+    }
+    let wide = |tests| Condition::All(vec![leaf("x"); tests]);
+    assert_eq!(compile_alone(&wide(MAX_TESTS)).unwrap().size.tests, MAX_TESTS);
+    assert_eq!(compile_alone(&wide(MAX_TESTS + 1)).unwrap_err(), ConditionError::TooManyTests);
 }
 
 fn test() -> impl Strategy<Value = Test> {

@@ -281,14 +281,14 @@ fn every_fault_is_reported() {
     );
     let messages: Vec<String> = faults.iter().map(ToString::to_string).collect();
     let expected = [
-        "segment `bad`: `ten` is not a decimal number",
+        "segment `bad`: `ten` is not a usable decimal number",
         "the flag key `a:b` contains `:`",
         "flag `d` has no variant `maybe`",
         "flag `d` has no variant `never`",
         "two flags have the key `twice`",
         "flag `s`, rule `less`: the shares of the split add up to 9999",
         "flag `s`, rule `more`: the shares of the split add up to 10001",
-        "flag `c`, rule `r`: `ten` is not a decimal number",
+        "flag `c`, rule `r`: `ten` is not a usable decimal number",
         "flag `seg`, rule `r`: there is no segment `lost`",
     ];
     assert_eq!(messages.len(), expected.len(), "{messages:#?}");

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::rc::Rc;
 
-use super::atom::{Atom, Bound, Form, Verdict, covers, overlap};
-use super::decimal::Decimal;
-use super::range::Hull;
+use ipnet::IpNet;
+
+use super::atom::{Atom, Form, Verdict};
+use crate::rollout::decimal::OwnedDecimal;
+use crate::rollout::matcher::{Bound, Matcher};
 use crate::rule::model::{Condition, Segment, Test};
 
 /// Most alternatives that one condition is unfolded into.
@@ -202,8 +204,13 @@ impl<'a> Space<'a> {
         if self.negates_itself(group) || self.no_listed_value_is_left(group)? {
             return Ok(true);
         }
-        let group: Vec<(&Atom<'_>, bool)> =
-            group.iter().map(|literal| (&self.atoms[literal.atom as usize].atom, literal.positive)).collect();
+        let group: Vec<(&Matcher, bool)> = group
+            .iter()
+            .filter_map(|literal| match &self.atoms[literal.atom as usize].atom {
+                Atom::Single(matcher) => Some((matcher, literal.positive)),
+                Atom::Finite(_) | Atom::Pattern(..) | Atom::Unknown => None,
+            })
+            .collect();
         Ok(no_number(&group)
             || no_version(&group)
             || no_address(&group)
@@ -251,60 +258,72 @@ impl<'a> Space<'a> {
     }
 }
 
+/// Tests of one attribute, each with whether it holds.
+type Group<'a> = [(&'a Matcher, bool)];
+
 /// Numbers: an empty interval. Denied bounds count only beside a held one, because a value that is no
 /// number at all passes them.
-fn no_number(group: &[(&Atom<'_>, bool)]) -> bool {
+fn no_number(group: &Group<'_>) -> bool {
     let bounds = || {
-        group.iter().filter_map(|(atom, positive)| match atom {
-            Atom::Number(bound, Some(at)) => Some((if *positive { *bound } else { bound.negated() }, at)),
+        group.iter().filter_map(|(matcher, held)| match matcher {
+            Matcher::Compare(bound, at) => Some((if *held { *bound } else { bound.negated() }, at)),
             _ => None,
         })
     };
-    let is_number = group.iter().any(|(atom, positive)| *positive && matches!(atom, Atom::Number(..)));
+    let is_number = group.iter().any(|(matcher, held)| *held && matches!(matcher, Matcher::Compare(..)));
     let lower = bounds().filter(|(bound, _)| matches!(bound, Bound::Above | Bound::AtLeast));
     let strict = |bound: Bound| matches!(bound, Bound::Above | Bound::Below);
     is_number
-        && lower.into_iter().any(|(low, from): (Bound, &Decimal)| {
-            bounds()
-                .filter(|(bound, _)| matches!(bound, Bound::Below | Bound::AtMost))
-                .any(|(high, to)| from > to || (from == to && (strict(low) || strict(high))))
+        && lower.into_iter().any(|(low, from): (Bound, &OwnedDecimal)| {
+            bounds().filter(|(bound, _)| matches!(bound, Bound::Below | Bound::AtMost)).any(|(high, to)| {
+                let order = from.borrowed().compare(to.borrowed());
+                order.is_gt() || (order.is_eq() && (strict(low) || strict(high)))
+            })
         })
 }
 
-/// Versions: ranges without a common version.
-fn no_version(group: &[(&Atom<'_>, bool)]) -> bool {
-    Hull::disjoint(group.iter().filter_map(|(atom, positive)| match atom {
-        Atom::Version(Some(hull)) if *positive => Some(hull),
-        _ => None,
-    }))
+/// Versions: ranges without a common version. Of intervals, two that do not meet are enough.
+fn no_version(group: &Group<'_>) -> bool {
+    let ranges = || {
+        group.iter().filter_map(|(matcher, held)| match matcher {
+            Matcher::Semver(range) if *held => Some(range),
+            _ => None,
+        })
+    };
+    ranges().any(|one| ranges().any(|other| one.is_disjoint(other)))
 }
 
 /// Addresses: no common network, or every one of them denied.
-fn no_address(group: &[(&Atom<'_>, bool)]) -> bool {
+fn no_address(group: &Group<'_>) -> bool {
     let nets = |wanted: bool| {
-        group.iter().filter_map(move |(atom, positive)| match atom {
-            Atom::Networks(Some(nets)) if *positive == wanted => Some(nets),
+        group.iter().filter_map(move |(matcher, held)| match matcher {
+            Matcher::Cidr(nets) if *held == wanted => Some(nets),
             _ => None,
         })
     };
     nets(true).any(|held| {
         let denied = || nets(false).flatten();
-        held.iter().all(|inner| denied().any(|outer| covers(outer, inner)))
+        held.iter().all(|inner| denied().any(|outer| outer.contains(inner)))
             || nets(true).any(|other| !held.iter().any(|one| other.iter().any(|two| overlap(one, two))))
     })
 }
 
+/// Whether some address may lie in both. A mapped IPv4 address is IPv4, so the two families never meet.
+fn overlap(left: &IpNet, right: &IpNet) -> bool {
+    left.contains(right) || right.contains(left)
+}
+
 /// Text: beginnings (or ends) of which none continues the other, or one that continues a denied one.
-fn no_text(group: &[(&Atom<'_>, bool)]) -> bool {
+fn no_text(group: &Group<'_>) -> bool {
     let prefixes = |wanted: bool| {
-        group.iter().filter_map(move |(atom, positive)| match atom {
-            Atom::Prefix(part) if *positive == wanted => Some(*part),
+        group.iter().filter_map(move |(matcher, held)| match matcher {
+            Matcher::StartsWith(part) if *held == wanted => Some(&**part),
             _ => None,
         })
     };
     let suffixes = |wanted: bool| {
-        group.iter().filter_map(move |(atom, positive)| match atom {
-            Atom::Suffix(part) if *positive == wanted => Some(*part),
+        group.iter().filter_map(move |(matcher, held)| match matcher {
+            Matcher::EndsWith(part) if *held == wanted => Some(&**part),
             _ => None,
         })
     };
@@ -318,18 +337,19 @@ fn no_text(group: &[(&Atom<'_>, bool)]) -> bool {
 }
 
 /// Times: an empty interval, as with numbers.
-fn no_time(group: &[(&Atom<'_>, bool)]) -> bool {
-    let is_time = group.iter().any(|(atom, held)| *held && matches!(atom, Atom::Before(_) | Atom::After(_)));
+fn no_time(group: &Group<'_>) -> bool {
+    let is_time =
+        group.iter().any(|(test, held)| *held && matches!(test, Matcher::Before(_) | Matcher::After(_)));
     // (time, whether the time itself is excluded)
-    let lower = group.iter().filter_map(|(atom, held)| match (atom, held) {
-        (Atom::After(Some(at)), true) => Some((*at, true)),
-        (Atom::Before(Some(at)), false) => Some((*at, false)),
+    let lower = group.iter().filter_map(|(matcher, held)| match (matcher, held) {
+        (Matcher::After(at), true) => Some((*at, true)),
+        (Matcher::Before(at), false) => Some((*at, false)),
         _ => None,
     });
     let upper = || {
-        group.iter().filter_map(|(atom, held)| match (atom, held) {
-            (Atom::Before(Some(at)), true) => Some((*at, true)),
-            (Atom::After(Some(at)), false) => Some((*at, false)),
+        group.iter().filter_map(|(matcher, held)| match (matcher, held) {
+            (Matcher::Before(at), true) => Some((*at, true)),
+            (Matcher::After(at), false) => Some((*at, false)),
             _ => None,
         })
     };

@@ -290,11 +290,16 @@ fn l3_long_periods_and_large_capacities_load_exactly_or_not_at_all() {
             "limits: [ {{ id: l, resources: '*', token_bucket: {{ capacity: {capacity}, refill: {refill} }} }} ]"
         )
     };
-    for capacity in [(1 << 32) - 1, (1 << 32) + 1, crate::rule::MAX_COUNT] {
-        let rules = rules_of(&bucket(capacity, &format!("{capacity}/86400s")));
-        let refill = Rate { count: capacity, per: Duration::from_hours(24) };
+    for (capacity, days) in [((1 << 32) - 1, 1), ((1 << 32) + 1, 1), (crate::rule::MAX_COUNT, 12)] {
+        let rules = rules_of(&bucket(capacity, &format!("{capacity}/{days}d")));
+        let refill = Rate { count: capacity, per: Duration::from_hours(24 * days) };
         assert_eq!(rules.limits[0].algorithm, Algorithm::TokenBucket { capacity, refill });
     }
+    check(
+        &faults_of(&bucket(20, "86400000000001/86400s")),
+        &["2:74 the rate is more than 1000000000/s, which no clock can tell from no limit"],
+    );
+    assert_eq!(rules_of(&bucket(20, "86400000000000/86400s")).limits.len(), 1);
     check(
         &faults_of(&bucket(1 << 32, "1/86400s")),
         &["2:62 an empty bucket would need 11767034 years at this rate, and 100 are the most"],
@@ -332,7 +337,7 @@ flags:
             "6:14 the subject `usr` is not an attribute of this resource",
             "8:38 the attribute `usr` is not declared by `pay`",
             "8:60 unknown field `capcity` in token_bucket",
-            "8:83 `0` is outside 1 to 9007199254740991",
+            "8:83 `0` is outside 1 to 999999999999999",
             "8:94 a rate is expected, not the number `10`",
             "9:11 two limits are called `l`; the first is at 8:11",
             "9:26 there is no resource `pya`",

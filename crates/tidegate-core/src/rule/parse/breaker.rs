@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
+use crate::breaker::policy::MAX_PROBES;
 use crate::document::diagnostic::quoted;
 use crate::document::scalar::Scalar;
 use crate::document::{At, Fields, Got, List, Node, Report, Span, fields, quantity, scalar};
 use crate::rule::model::{Breaker, FailureKind, Fallback, FallbackBody, HalfOpen, Trip};
 
 use super::values::{self, Covered, MAX_COUNT, MAX_SPAN, MIN_PERIOD};
-
-/// Most probes of a half-open breaker: each holds a permit.
-pub const MAX_PROBES: u64 = 10_000;
 
 #[derive(Debug)]
 pub(in crate::rule) struct BreakerDraft {
@@ -174,7 +172,8 @@ fn read_trip(node: &Node, report: &mut Report) -> Option<Trip> {
 
 fn read_half_open(node: &Node, report: &mut Report) -> Option<HalfOpen> {
     let mut fields = Fields::of(node, "half_open", report)?;
-    let probes = fields.or("probes", 1, report, |node, report| scalar::integer(node, 1..=MAX_PROBES, report));
+    let probes =
+        fields.or("probes", 1, report, |node, report| scalar::integer(node, 1..=MAX_PROBES.into(), report));
     let probe_timeout = fields.or("probe_timeout", Duration::from_secs(10), report, values::span);
     fields.finish(report);
     Some(HalfOpen { probes: u32::try_from(probes.value?).ok()?, probe_timeout: probe_timeout.value? })

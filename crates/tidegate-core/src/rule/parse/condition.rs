@@ -3,7 +3,7 @@
 use crate::document::diagnostic::quoted;
 use crate::document::scalar::{self as read, Scalar as Raw};
 use crate::document::{At, Entry, Kind, Node, Report, fields};
-use crate::rollout::condition::{ConditionError, check};
+use crate::rollout::condition;
 use crate::rule::model::{Condition, Scalar, ScalarKind, Test};
 
 /// Most regular expressions of a rule set: each is compiled and kept.
@@ -43,11 +43,11 @@ pub(in crate::rule) struct ConditionDraft {
 /// Reads a condition. What could not be read is reported, and the rest is kept.
 pub(super) fn read(node: &Node, report: &mut Report) -> ConditionDraft {
     let mut draft = ConditionDraft::default();
-    draft.condition = condition(node, &mut draft, report);
+    draft.condition = read_condition(node, &mut draft, report);
     draft
 }
 
-fn condition(node: &Node, draft: &mut ConditionDraft, report: &mut Report) -> Option<Condition> {
+fn read_condition(node: &Node, draft: &mut ConditionDraft, report: &mut Report) -> Option<Condition> {
     let Kind::Mapping(entries) = &*node.kind else {
         let help = "write `{ tenant: { in: [acme] } }`, or all, any, not, segment";
         read::wrong_type(node, "a condition is a mapping", help, report);
@@ -71,7 +71,7 @@ fn part(entry: &Entry, draft: &mut ConditionDraft, report: &mut Report) -> Optio
     match entry.key.as_str() {
         "all" => several(&entry.value, draft, report).map(Condition::All),
         "any" => several(&entry.value, draft, report).map(Condition::Any),
-        "not" => condition(&entry.value, draft, report).map(|inner| Condition::Not(Box::new(inner))),
+        "not" => read_condition(&entry.value, draft, report).map(|inner| Condition::Not(Box::new(inner))),
         "segment" => {
             let name = read::text(&entry.value, report)?.to_owned();
             draft.segments.push(At { value: name.clone(), span: entry.value.span });
@@ -82,7 +82,7 @@ fn part(entry: &Entry, draft: &mut ConditionDraft, report: &mut Report) -> Optio
 }
 
 fn several(node: &Node, draft: &mut ConditionDraft, report: &mut Report) -> Option<Vec<Condition>> {
-    fields::list(node, report, |node, report| condition(node, draft, report))?.into_values()
+    fields::list(node, report, |node, report| read_condition(node, draft, report))?.into_values()
 }
 
 fn attribute(
@@ -142,16 +142,16 @@ fn test(entry: &Entry, report: &mut Report) -> Option<Test> {
                 );
                 return None;
             }
-            text(node, Test::Matches, report)?
+            usable(Test::Matches(scalar(node, report)?.text), node, report)?
         }
-        "gt" => number(node, Test::Gt, report)?,
-        "gte" => number(node, Test::Gte, report)?,
-        "lt" => number(node, Test::Lt, report)?,
-        "lte" => number(node, Test::Lte, report)?,
-        "semver" => text(node, Test::Semver, report)?,
+        "gt" => usable(Test::Gt(number(node, report)?), node, report)?,
+        "gte" => usable(Test::Gte(number(node, report)?), node, report)?,
+        "lt" => usable(Test::Lt(number(node, report)?), node, report)?,
+        "lte" => usable(Test::Lte(number(node, report)?), node, report)?,
+        "semver" => usable(Test::Semver(scalar(node, report)?.text), node, report)?,
         "cidr" => Test::Cidr(networks(node, report)?),
-        "before" => text(node, Test::Before, report)?,
-        "after" => text(node, Test::After, report)?,
+        "before" => usable(Test::Before(scalar(node, report)?.text), node, report)?,
+        "after" => usable(Test::After(scalar(node, report)?.text), node, report)?,
         other => {
             let known = TESTS.join(", ");
             let help = match report.nearest(other, TESTS.into_iter()) {
@@ -196,24 +196,19 @@ fn scalar(node: &Node, report: &mut Report) -> Option<Scalar> {
     Some(Scalar { text: text.to_owned(), kind })
 }
 
-fn number(node: &Node, make: fn(String) -> Test, report: &mut Report) -> Option<Test> {
+fn number(node: &Node, report: &mut Report) -> Option<String> {
     let Some(Raw::Number(text)) = Raw::of(node) else {
         read::wrong_type(node, "a number is expected", "write a decimal number without quotes", report);
         return None;
     };
-    usable(node, make(text.to_owned()), report)
-}
-
-/// A test of the source text of a scalar.
-fn text(node: &Node, make: fn(String) -> Test, report: &mut Report) -> Option<Test> {
-    let text = scalar(node, report)?.text;
-    usable(node, make(text), report)
+    Some(text.to_owned())
 }
 
 fn networks(node: &Node, report: &mut Report) -> Option<Vec<String>> {
     let one = |node: &Node, report: &mut Report| {
         let text = scalar(node, report)?.text;
-        usable(node, Test::Cidr(vec![text.clone()]), report).map(|_| text)
+        // One at a time, so that each is reported where it stands.
+        usable(Test::Cidr(vec![text.clone()]), node, report).map(|_| text)
     };
     if matches!(&*node.kind, Kind::Sequence(_)) {
         return fields::non_empty_list(node, report, "write [10.0.0.0/8]", one)?.into_values();
@@ -221,39 +216,13 @@ fn networks(node: &Node, report: &mut Report) -> Option<Vec<String>> {
     one(node, report).map(|network| vec![network])
 }
 
-/// The test, if evaluation can use it: what is accepted here is exactly what runs later.
-fn usable(node: &Node, test: Test, report: &mut Report) -> Option<Test> {
-    let (message, help) = match check(&test) {
-        Ok(()) => return Some(test),
-        Err(ConditionError::Regex { pattern, message }) => {
-            // The last line says what is wrong, those above draw a caret.
-            let last = message.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            let message = format!("{} is not a usable regular expression: {last}", quoted(&pattern));
-            (message, "mend it, or escape the character with \\".to_owned())
+/// The test, if evaluation can use it.
+fn usable(test: Test, node: &Node, report: &mut Report) -> Option<Test> {
+    match condition::check(&test) {
+        Ok(()) => Some(test),
+        Err(error) => {
+            report.fault(node.span, error.problem(), error.help());
+            None
         }
-        Err(ConditionError::Number { text }) => {
-            (format!("{} is not a usable number", quoted(&text)), "write for example 10 or 0.5".to_owned())
-        }
-        Err(ConditionError::Network { text }) => {
-            let help = "write an address and a prefix length: 10.0.0.0/8, 2001:db8::/32".to_owned();
-            (format!("{} is not a network", quoted(&text)), help)
-        }
-        Err(ConditionError::Time { text }) => {
-            let help =
-                "write a date, a time and an offset, as RFC 3339 does: 2026-01-31T12:00:00Z".to_owned();
-            (format!("{} is not a time", quoted(&text)), help)
-        }
-        Err(other) => {
-            let text = other.to_string();
-            let (message, help) = text.split_once("; ").unwrap_or((&text, "write \">=1.2 <2\""));
-            (one_line(message), one_line(help))
-        }
-    };
-    report.fault(node.span, message, help);
-    None
-}
-
-/// Text that may hold parts of the document, for one line of a message.
-fn one_line(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(200).collect()
+    }
 }

@@ -256,7 +256,7 @@ fn leaky_bucket(node: &Node, report: &mut Report) -> Option<Algorithm> {
 
 /// Refuses numbers whose arithmetic would leave the range of time.
 fn check_fill(count: u64, rate: Rate, span: Span, what: &str, report: &mut Report) -> Option<()> {
-    // 2^53 × 366 days in nanoseconds is below 2^108.
+    // 10^15 × 366 days in nanoseconds is below 2^105.
     let fill = u128::from(count) * rate.per.as_nanos() / u128::from(rate.count.max(1));
     if fill <= MAX_FILL.as_nanos() {
         return Some(());

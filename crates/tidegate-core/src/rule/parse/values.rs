@@ -7,12 +7,12 @@ use crate::document::diagnostic::quoted;
 use crate::document::quantity::{self, NotDuration, parse_duration};
 use crate::document::scalar::{Scalar, wrong_type};
 use crate::document::{List, Node, Report, fields, scalar};
+pub use crate::limit::MAX_COUNT;
+use crate::limit::{self, MAX_PERIOD};
 use crate::rule::model::{Percentage, Rate, Resources};
 
-/// Largest count (capacity, limit, cost, …): 2^53 − 1, which JSON and Lua hold exactly.
-pub const MAX_COUNT: u64 = (1 << 53) - 1;
-/// Longest window, period, lease or retention: 366 days.
-pub const MAX_SPAN: Duration = Duration::from_hours(366 * 24);
+/// Longest window, period, lease or retention: 366 days, the longest that limits count.
+pub const MAX_SPAN: Duration = MAX_PERIOD;
 /// Shortest window, lease or wait.
 pub const MIN_SPAN: Duration = Duration::from_millis(1);
 /// Shortest period of a rate, and shortest threshold for "slow".
@@ -75,7 +75,14 @@ pub(super) fn rate(node: &Node, report: &mut Report) -> Option<Rate> {
             "choose a period in this range",
         );
     }
-    Some(Rate { count: count?, per: per? })
+    let rate = Rate { count: count?, per: per? };
+    match limit::check_rate("the rate", rate) {
+        Ok(()) => Some(rate),
+        Err(error) => {
+            report.fault(node.span, error.problem(), error.help());
+            None
+        }
+    }
 }
 
 /// Why digits are no share.

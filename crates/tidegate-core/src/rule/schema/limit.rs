@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{MAX_COUNT, attributes, choice, entries, integer, object, of};
+use crate::limit::MAX_COUNT;
+use crate::rule::bounds::{MAX_LOG, MAX_OVERRIDES, MAX_QUEUE};
+
+use super::{attributes, choice, entries, integer, object, of};
 
 /// The algorithms, of which a limit has exactly one.
 const ALGORITHMS: [&str; 6] =
@@ -64,7 +67,7 @@ fn fields() -> Map<String, Value> {
         "key": attributes("Attributes whose values make the counter's key; [] is one counter for the rule."),
         "cost": cost,
         "overrides": {
-            "type": "array", "maxItems": 1000, "default": [], "items": { "$ref": "#/$defs/override" },
+            "type": "array", "maxItems": MAX_OVERRIDES, "default": [], "items": { "$ref": "#/$defs/override" },
             "description": "The first whose condition holds counts; at most 1000."
         },
         "sharing": choice(
@@ -107,14 +110,14 @@ fn algorithms() -> Value {
             }),
         ),
         "fixed_window": window("At most limit in each window aligned to the UTC epoch, so up to 2 × limit in any window.", MAX_COUNT),
-        "sliding_log": window("At most limit in any window, exactly; keeps every timestamp.", 1_000_000),
+        "sliding_log": window("At most limit in any window, exactly; keeps every timestamp.", MAX_LOG),
         "sliding_window": window("Two weighted counters: approximate and cheap, under 2 × limit in any window.", MAX_COUNT),
         "leaky_bucket": object(
             "Shapes: calls wait their turn at the rate; 429 when the queue is full.",
             &["rate", "queue"],
             &json!({
                 "rate": of("rate", "How fast calls leave.", Value::Null),
-                "queue": integer("How many may wait.", 0, 1_000_000, Value::Null)
+                "queue": integer("How many may wait.", 0, MAX_QUEUE, Value::Null)
             }),
         ),
         "concurrency": object(

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{MAX_COUNT, TOKEN, attributes, choice, entries, integer, object, of};
+use crate::breaker::policy::MAX_PROBES;
+use crate::limit::MAX_COUNT;
+
+use super::{TOKEN, attributes, choice, entries, integer, object, of};
 
 pub(super) fn defs() -> Map<String, Value> {
     entries(json!({ "idempotency": idempotency(), "breaker": breaker(), "fallback": fallback() }))
@@ -151,7 +154,7 @@ fn breaker() -> Value {
                 "How recovery is tried.",
                 &[],
                 &json!({
-                    "probes": integer("Calls that must all succeed.", 1, 10_000, json!(1)),
+                    "probes": integer("Calls that must all succeed.", 1, MAX_PROBES.into(), json!(1)),
                     "probe_timeout": of("duration", "A probe that is silent for so long is a failure.", json!("10s"))
                 }),
             ),

@@ -37,12 +37,5 @@ fn finding(error: &ConditionError, span: Option<Span>) -> Option<Finding> {
     if !matches!(error, ConditionError::TooDeep | ConditionError::TooManyTests) {
         return None;
     }
-    let text = error.to_string();
-    let (message, help) = text.split_once("; ").unwrap_or((&text, "simplify it"));
-    Some(Finding {
-        severity: Severity::Fault,
-        span: span?,
-        message: message.to_owned(),
-        help: help.to_owned(),
-    })
+    Some(Finding { severity: Severity::Fault, span: span?, message: error.problem(), help: error.help() })
 }

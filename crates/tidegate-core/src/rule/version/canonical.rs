@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use crate::document::scalar::is_decimal;
 use crate::rule::RuleSet;
 use crate::rule::json::Node;
 use crate::rule::model::{
@@ -358,14 +359,7 @@ fn scalar(scalar: &Scalar) -> Node {
     }
 }
 
-/// A threshold: bare when it is a decimal number of YAML's core schema.
+/// A threshold: bare, as the reader of documents asks, if it is a number at all.
 fn number(text: &str) -> Node {
-    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
-    let (whole, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));
-    if digits(whole) && digits(fraction) && whole.len() + fraction.len() > 0 {
-        Node::raw(text)
-    } else {
-        Node::text(text)
-    }
+    if is_decimal(text) { Node::raw(text) } else { Node::text(text) }
 }

@@ -109,7 +109,7 @@ fn a_document_that_cannot_be_read_hides_no_other_fault_and_causes_no_false_one()
     let refused = load(&[broken, other], &Deployment::default()).unwrap_err();
     assert_eq!(refused.faults.len(), 2, "{refused}");
     assert!(refused.faults[0].message.starts_with("this is not valid YAML: "));
-    assert_eq!(refused.faults[1].message, "`0` is outside 1 to 9007199254740991");
+    assert_eq!(refused.faults[1].message, "`0` is outside 1 to 999999999999999");
 }
 
 #[test]

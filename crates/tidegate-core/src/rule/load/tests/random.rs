@@ -151,10 +151,13 @@ fn chains_of_segments_are_bounded_in_length_and_in_what_they_cost() {
             links.collect::<String>()
         )
     };
-    assert_eq!(faults_of(&chain(10, "{ segment: sN }")), Vec::<String>::new());
+    assert_eq!(faults_of(&chain(MAX_CONDITION_DEPTH - 1, "{ segment: sN }")), Vec::<String>::new());
+    assert_eq!(faults_of(&chain(MAX_CONDITION_DEPTH, "{ segment: sN }")).len(), 1);
     let found = faults_of(&chain(9000, "{ segment: sN }"));
     let message = format!("the condition nests deeper than {MAX_CONDITION_DEPTH} levels, segments included");
     assert!(!found.is_empty() && found.iter().all(|fault| fault.ends_with(&message)), "{found:?}");
+    let twice = "{ all: [ { segment: sN }, { segment: sN } ] }";
+    assert_eq!(faults_of(&chain(MAX_TESTS.ilog2() as usize, twice)), Vec::<String>::new());
     let found = faults_of(&chain(13, "{ all: [ { segment: sN }, { segment: sN } ] }"));
     let message = format!("with its segments written out, the condition has more than {MAX_TESTS} tests");
     assert!(!found.is_empty() && found.iter().all(|fault| fault.ends_with(&message)), "{found:?}");

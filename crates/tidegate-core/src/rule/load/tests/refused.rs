@@ -256,21 +256,21 @@ fn limits_are_checked() {
     check(
         &faults_of(&limit("token_bucket: { capacity: 0, refill: 0/s }")),
         &[
-            "3:64 `0` is outside 1 to 9007199254740991",
-            "3:75 the count of `0/s` is outside 1 to 9007199254740991",
+            "3:64 `0` is outside 1 to 999999999999999",
+            "3:75 the count of `0/s` is outside 1 to 999999999999999",
         ],
     );
     check(
         &faults_of(&limit("token_bucket: { capacity: -1, refill: -1/s }")),
-        &["3:64 `-1` is outside 1 to 9007199254740991", "3:76 `-1/s` is not a rate"],
+        &["3:64 `-1` is outside 1 to 999999999999999", "3:76 `-1/s` is not a rate"],
     );
     check(
         &faults_of(&limit(
             "token_bucket: { capacity: 18446744073709551616, refill: 18446744073709551616/s }",
         )),
         &[
-            "3:64 `18446744073709551616` is outside 1 to 9007199254740991",
-            "3:94 the count of `18446744073709551616/s` is outside 1 to 9007199254740991",
+            "3:64 `18446744073709551616` is outside 1 to 999999999999999",
+            "3:94 the count of `18446744073709551616/s` is outside 1 to 999999999999999",
         ],
     );
     check(
@@ -283,11 +283,11 @@ fn limits_are_checked() {
     );
     check(
         &faults_of(&limit("fixed_window: { limit: 0, window: 0s }")),
-        &["3:61 `0` is outside 1 to 9007199254740991", "3:72 `0s` is outside 1ms to 366d"],
+        &["3:61 `0` is outside 1 to 999999999999999", "3:72 `0s` is outside 1ms to 366d"],
     );
     check(
-        &faults_of(&limit("sliding_window: { limit: 9007199254740992, window: 367d }")),
-        &["3:63 `9007199254740992` is outside 1 to 9007199254740991", "3:89 `367d` is outside 1ms to 366d"],
+        &faults_of(&limit("sliding_window: { limit: 1000000000000000, window: 367d }")),
+        &["3:63 `1000000000000000` is outside 1 to 999999999999999", "3:89 `367d` is outside 1ms to 366d"],
     );
     check(
         &faults_of(&limit("sliding_log: { limit: 1000001, window: 1us }")),
@@ -297,7 +297,7 @@ fn limits_are_checked() {
         &faults_of(&limit("leaky_bucket: { rate: 10/s, queue: 1000001 }")),
         &["3:73 `1000001` is outside 0 to 1000000"],
     );
-    check(&faults_of(&limit("concurrency: { max: 0 }")), &["3:58 `0` is outside 1 to 9007199254740991"]);
+    check(&faults_of(&limit("concurrency: { max: 0 }")), &["3:58 `0` is outside 1 to 999999999999999"]);
     check(&faults_of(&limit("concurrency: 5")), &["3:51 concurrency must be a mapping, not the number `5`"]);
     check(&faults_of(&bucket(r#"mode: "on""#)), &["3:90 `on` is not known here"]);
     check(
@@ -342,10 +342,10 @@ fn limits_are_checked() {
         )),
         &["2:42 the attribute `x` is declared nowhere: there are no resources"],
     );
-    check(&faults_of(&bucket("cost: 0")), &["3:90 `0` is outside 1 to 9007199254740991"]);
+    check(&faults_of(&bucket("cost: 0")), &["3:90 `0` is outside 1 to 999999999999999"]);
     check(
         &faults_of(&bucket("cost: { from: user, default: 0, max: 0 }")),
-        &["3:113 `0` is outside 1 to 9007199254740991", "3:121 `0` is outside 1 to 9007199254740991"],
+        &["3:113 `0` is outside 1 to 999999999999999", "3:121 `0` is outside 1 to 999999999999999"],
     );
     check(
         &faults_of(&bucket("cost: { from: usr, default: 5, max: 2 }")),
@@ -585,7 +585,7 @@ fn breakers_are_checked() {
             "3:110 a ratio of zero would always trip",
             "3:132 `slower_than` is missing in slow_ratio",
             "3:180 error_count takes a number of failures, not the share `50%`",
-            "3:216 `0` is outside 1 to 9007199254740991",
+            "3:216 `0` is outside 1 to 999999999999999",
         ],
     );
     check(
@@ -609,7 +609,7 @@ fn breakers_are_checked() {
     check(
         &faults_of(&tripping("min_requests: 0, window: 0s, open_for: 10")),
         &[
-            "3:100 `0` is outside 1 to 9007199254740991",
+            "3:100 `0` is outside 1 to 999999999999999",
             "3:111 `0s` is outside 1ms to 366d",
             "3:125 `10` has no unit, and a duration is never a bare number",
         ],
@@ -618,7 +618,7 @@ fn breakers_are_checked() {
     check(&faults_of(&tripping("max_open: 1s")), &["3:96 open_for (5s) is longer than max_open (1s)"]);
     check(
         &faults_of(&tripping("half_open: { probes: 0, probe_timeout: 0s }")),
-        &["3:107 `0` is outside 1 to 10000", "3:125 `0s` is outside 1ms to 366d"],
+        &["3:107 `0` is outside 1 to 1024", "3:125 `0s` is outside 1ms to 366d"],
     );
     check(&faults_of(&tripping("half_open: { probe: 1 }")), &["3:99 unknown field `probe` in half_open"]);
     check(
@@ -711,29 +711,43 @@ fn conditions_are_checked() {
         &["2:43 `True` is read differently by different YAML readers"],
     );
     check(
-        &faults_of(&when(r#"{ a: { gt: "1", gte: x, lt: 0x10, lte: 1e9999999999 } }"#)),
+        &faults_of(&when(r#"{ a: { gt: "1", gte: x, lt: 0x10, lte: 1e5 } }"#)),
         &[
             "2:39 a number is expected, not the text `1`",
             "2:49 a number is expected, not the text `x`",
             "2:56 a number is expected, not the text `0x10`",
-            "2:67 `1e9999999999` is not a usable number",
         ],
     );
     check(
-        &faults_of(&when(r#"{ a: { matches: "(" } }"#)),
-        &["2:44 `(` is not a usable regular expression: unclosed group"],
+        &faults_of(&when("{ a: { gt: 1e9999999999, gte: 1e5, lt: .5, lte: -0123 } }")),
+        &["2:39 `1e9999999999` is not a usable decimal number"],
     );
-    check(&faults_of(&when("{ a: { semver: ^1.2 } }")), &["2:43 `^` is no operator of a version range"]);
-    check(&faults_of(&when("{ a: { semver: '>2 <1' } }")), &["2:43 no version is in the range `>2 <1`"]);
-    check(&faults_of(&when(r#"{ a: { semver: ">=one" } }"#)), &["2:43 `one` is not a version"]);
+    check(
+        &faults_of(&when(r#"{ a: { matches: "(" } }"#)),
+        &["2:44 `(` is not a regular expression: unclosed group"],
+    );
+    check(
+        &faults_of(&when(r#"{ a: { matches: "(x{1000}){1000}" } }"#)),
+        &["2:44 `(x{1000}){1000}` compiles to more than 1048576 bytes"],
+    );
+    check(
+        &faults_of(&when(
+            r#"{ all: [ { a: { semver: ">=one" } }, { a: { semver: ^1.2 } }, { a: { semver: ">=1.2,<2" } } ] }"#,
+        )),
+        &[
+            "2:52 `one` is not a version",
+            "2:80 `^` is no operator of a version range",
+            "2:105 `1.2,<2` is not a version",
+        ],
+    );
     check(&faults_of(&when("{ a: { cidr: [] } }")), &["2:41 this list is empty"]);
     check(
-        &faults_of(&when("{ a: { cidr: [10.0.0, 10.0.0.0/40] } }")),
-        &["2:42 `10.0.0` is not a network", "2:50 `10.0.0.0/40` is not a network"],
+        &faults_of(&when("{ a: { cidr: [10.0.0.1, 10.0.0.0/40] } }")),
+        &["2:52 `10.0.0.0/40` is not a network"],
     );
     check(
         &faults_of(&when("{ a: { before: 2026-01-31, after: noon } }")),
-        &["2:43 `2026-01-31` is not a time", "2:62 `noon` is not a time"],
+        &["2:43 `2026-01-31` is not a time of RFC 3339", "2:62 `noon` is not a time of RFC 3339"],
     );
     check(&faults_of(&when("{ segment: t }")), &["2:39 there is no segment `t`"]);
     check(&faults_of(&when("{ segment: s }")), &["2:39 the segment `s` asks itself: s → s"]);
