@@ -78,7 +78,7 @@ async fn experiment(calls: u64, work: Duration, run: &mut Run<'_>) -> Result<Rep
     let mut tasks = tokio::task::JoinSet::new();
     for _ in 0..calls {
         let (node, business) = (Arc::clone(&node), business.clone());
-        tasks.spawn(async move { ask(&node, KEY, "alice", &business).await });
+        tasks.spawn(async move { ask(&node.gates, KEY, "alice", &business).await });
     }
     let (mut created, mut refused, mut other) = (0_u64, 0_u64, 0_u64);
     while let Some(told) = tasks.join_next().await {

@@ -1,12 +1,13 @@
 //! `idempotency.crash`: a process that is killed, for real, after its business write and before its
 //! mark. Another process retries once the lease is over by the database's clock.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::service::{Attempt, Service};
+use super::service::{Attempt, Service, at_once};
 use super::{Database, KEY, connect, naive};
 use crate::child::{ChildTask, WRITTEN, Way};
 use crate::error::About as _;
@@ -107,14 +108,13 @@ async fn retry_apart(database: &Path, lease: Duration) -> Result<Attempt, LabErr
 }
 
 async fn retry_in_one_transaction(database: &Path, lease: Duration) -> Result<(Attempt, Attempt), LabError> {
-    let (pool, records) = connect(database).await?;
-    let service = Service::new(pool, records, lease)?;
+    let service = Service::start(connect(database).await?.0, lease).await?;
     let retried = retry(lease, async || {
-        let attempt = service.attempt().await?;
+        let attempt = service.attempt(at_once(), at_once()).await?;
         Ok((attempt != Attempt::Busy).then_some(attempt))
     })
     .await?;
-    Ok((retried, service.attempt().await?))
+    Ok((retried, service.attempt(at_once(), at_once()).await?))
 }
 
 async fn count(database: &Path) -> Result<u64, LabError> {
@@ -128,32 +128,28 @@ async fn count(database: &Path) -> Result<u64, LabError> {
 
 /// What the child does: it writes, says so, and works on until it is killed.
 pub(crate) async fn child(task: &ChildTask) -> Result<(), LabError> {
-    let (pool, records) = connect(&task.database).await?;
+    let (pool, _) = connect(&task.database).await?;
     match task.way {
         Way::Apart => {
             if !naive::claim(&pool, KEY, task.lease).await? {
                 return Err(LabError::broken("the child's claim", "it was not granted"));
             }
             naive::write(&pool, "alice").await?;
-            written().await
+            written().await;
         }
         Way::OneTransaction => {
-            let service = Service::new(pool, records, task.lease)?;
-            let held = service.claim().await?;
-            let held = held.map_err(|attempt| LabError::broken("the child's claim", attempt.name()))?;
-            let open = service.write(held).await?;
-            written().await?;
-            service.finish(open).await.map(|_| ())
+            let service = Service::start(pool, task.lease).await?;
+            service.attempt(at_once(), Arc::new(|| Box::pin(written()))).await?;
         }
     }
+    Ok(())
 }
 
-async fn written() -> Result<(), LabError> {
-    use std::io::Write as _;
+/// Says so, and waits to be killed.
+async fn written() {
     let mut out = std::io::stdout();
-    writeln!(out, "{WRITTEN}").about("saying so")?;
-    out.flush().about("saying so")?;
-    // The parent kills it here. Should the parent be gone, nobody waits for it for ever.
+    // A parent that has gone does not hear it.
+    let _ = writeln!(out, "{WRITTEN}").and_then(|()| out.flush());
+    // Should the parent be gone, nobody waits for it for ever.
     tokio::time::sleep(PATIENCE).await;
-    Ok(())
 }

@@ -113,19 +113,19 @@ async fn experiment(timeout: Duration, run: &mut Run<'_>) -> Result<Report, LabE
     };
     let status = |told: &super::Told| u64::from(told.status.as_u16());
 
-    let timed_out = ask(&node, KEY, "alice", &business).await?;
+    let timed_out = ask(&node.gates, KEY, "alice", &business).await?;
     let (released, none) = (database.state(KEY).await?, database.rows().await?);
     run.step();
     business.downstream_is_needed.store(false, Ordering::SeqCst);
-    let retried = ask(&node, KEY, "alice", &business).await?;
+    let retried = ask(&node.gates, KEY, "alice", &business).await?;
     let one = database.rows().await?;
     run.step();
 
     let before = business.executed.load(Ordering::SeqCst);
-    let refused = ask(&node, "order-2", "", &business).await?;
+    let refused = ask(&node.gates, "order-2", "", &business).await?;
     let recorded = database.state("order-2").await?;
     run.step();
-    let replayed = ask(&node, "order-2", "", &business).await?;
+    let replayed = ask(&node.gates, "order-2", "", &business).await?;
     let executed = business.executed.load(Ordering::SeqCst) - before;
     run.step();
 

@@ -1,12 +1,13 @@
 //! `idempotency.lease`: an attempt that works on after its lease, and one that took over. Time is real
 //! here: leases are judged by the database's clock.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use sqlx::SqlitePool;
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 
-use super::service::{Attempt, Service};
+use super::service::{Attempt, Pause, Service, at_once};
 use super::{Database, KEY, connect, naive};
 use crate::experiment::Experiment;
 use crate::node::block_on;
@@ -93,7 +94,7 @@ async fn committed_apart(pool: &SqlitePool, times: Times) -> Result<(Attempt, At
     if !naive::claim(pool, KEY, times.lease).await? {
         return Ok((Attempt::Busy, Attempt::Busy));
     }
-    let (b_done, b_is_done) = oneshot::channel();
+    let (b_done, b_is_done) = watch::channel(false);
     let a = async {
         works(times.work, b_is_done).await;
         naive::write(pool, "alice").await?;
@@ -110,39 +111,44 @@ async fn committed_apart(pool: &SqlitePool, times: Times) -> Result<(Attempt, At
             Attempt::Busy
         };
         // A may have given up waiting.
-        let _ = b_done.send(());
+        let _ = b_done.send(true);
         Ok(attempt)
     };
     tokio::try_join!(a, b)
 }
 
 async fn one_transaction(database: &Database, times: Times) -> Result<(Attempt, Attempt), LabError> {
-    let instance = async || {
-        let (pool, records) = connect(&database.path).await?;
-        Service::new(pool, records, times.lease)
-    };
-    let (first, second) = (instance().await?, instance().await?);
-    let held = match first.claim().await? {
-        Ok(held) => held,
-        Err(attempt) => return Ok((attempt, attempt)),
-    };
-    let (b_done, b_is_done) = oneshot::channel();
-    let a = async {
-        works(times.work, b_is_done).await;
-        first.finish(first.write(held).await?).await
-    };
+    let (first, second) = (instance(database, times).await?, instance(database, times).await?);
+    let (b_done, b_is_done) = watch::channel(false);
+    let (claimed, a_has_claimed) = watch::channel(false);
+    let claimed = Arc::new(claimed);
+    let a_works: Pause = Arc::new(move || {
+        let (claimed, b_is_done) = (Arc::clone(&claimed), b_is_done.clone());
+        Box::pin(async move {
+            // Whether B still waits for it shows in B's result.
+            let _ = claimed.send(true);
+            works(times.work, b_is_done).await;
+        })
+    });
+    let a = first.attempt(a_works, at_once());
     let b = async {
+        let mut a_has_claimed = a_has_claimed;
+        let _ = a_has_claimed.wait_for(|claimed| *claimed).await;
         tokio::time::sleep(times.retry).await;
-        let attempt = second.attempt().await;
-        let _ = b_done.send(());
+        let attempt = second.attempt(at_once(), at_once()).await;
+        let _ = b_done.send(true);
         attempt
     };
     tokio::try_join!(a, b)
 }
 
+async fn instance(database: &Database, times: Times) -> Result<Service, LabError> {
+    Service::start(connect(&database.path).await?.0, times.lease).await
+}
+
 /// A's work. It ends no earlier than B, so that a machine that stands still for a second shows the same.
-async fn works(work: Duration, b_is_done: oneshot::Receiver<()>) {
+async fn works(work: Duration, mut b_is_done: watch::Receiver<bool>) {
     tokio::time::sleep(work).await;
     // An error is B's, and comes out there.
-    let _ = b_is_done.await;
+    let _ = b_is_done.wait_for(|done| *done).await;
 }

@@ -2,7 +2,8 @@
 //!
 //! `concurrent`, `replay` and `failures` send requests through [`tidegate::pipeline`], whose records are
 //! in that file; the business is a handler that writes a row in `registrations`. `lease` and `crash`
-//! are a service that completes the record in its own transaction, on the same file and store.
+//! are a service with [`tidegate::Tidegate`] inside, whose handler commits the claim in its own
+//! transaction.
 
 pub(crate) mod concurrent;
 pub(crate) mod crash;
@@ -21,7 +22,7 @@ use sqlx::{SqliteConnection, SqlitePool};
 use tempfile::TempDir;
 use tidegate::call::Call;
 use tidegate::env::Env;
-use tidegate::{Body, respond};
+use tidegate::{Body, Gates, respond};
 use tidegate_core::idempotency::{Key, RecordId, Scope, State};
 use tidegate_store::sql::sqlite::{SqliteIdempotency, open};
 use tidegate_store::traits::IdempotencyStore;
@@ -125,13 +126,13 @@ struct Told {
 }
 
 /// Asks for a registration of `name` under `key`.
-async fn ask<C: Call>(node: &Node, key: &str, name: &str, call: &C) -> Result<Told, LabError> {
+async fn ask<C: Call>(gates: &Gates, key: &str, name: &str, call: &C) -> Result<Told, LabError> {
     let request = Request::post(TARGET)
         .header("x-tenant", TENANT)
         .header("idempotency-key", key)
         .body(Body::full(name.to_owned()))
         .about("making a request")?;
-    let response: Response<Body> = send(&node.gates, request, call).await;
+    let response: Response<Body> = send(gates, request, call).await;
     let (head, body) = response.into_parts();
     let replayed = head.headers.contains_key(&respond::IDEMPOTENT_REPLAYED);
     Ok(Told {

@@ -51,16 +51,16 @@ async fn experiment(again: u64, run: &mut Run<'_>) -> Result<Report, LabError> {
     let database = Database::new().await?;
     let node = database.node().await?;
     let business = Registers(database.pool.clone());
-    let first = ask(&node, KEY, "alice", &business).await?;
+    let first = ask(&node.gates, KEY, "alice", &business).await?;
     run.step();
     let mut replays = 0;
     for _ in 0..again {
-        let told = ask(&node, KEY, "alice", &business).await?;
+        let told = ask(&node.gates, KEY, "alice", &business).await?;
         replays += u64::from(told.replayed && told.status == first.status && told.body == first.body);
         run.step();
     }
     let rows = database.rows().await?;
-    let other = ask(&node, KEY, "bob", &business).await?;
+    let other = ask(&node.gates, KEY, "bob", &business).await?;
     run.step();
     let said = format!("{} {}", first.status.as_u16(), String::from_utf8_lossy(&first.body));
     Ok(Report::of(vec![

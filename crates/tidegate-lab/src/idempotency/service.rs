@@ -1,22 +1,19 @@
-//! A service that writes its rows and completes the record in one transaction (`commit: with_effects`).
+//! A service that has Tidegate inside: its handler writes its row and commits the claim in the same
+//! transaction (`commit: with_effects`, [`tidegate::Claim::commit`]).
 
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
+use http::{Request, Response, StatusCode};
+use parking_lot::Mutex;
 use sqlx::SqlitePool;
-use sqlx::{Sqlite, Transaction};
-use tidegate::env::Env;
-use tidegate_core::idempotency::fingerprint::Request;
-use tidegate_core::idempotency::{
-    Answer, ClaimAsk, Claimed, Fingerprint, FirstTry, Held, Owner, Policy, StoredResponse,
-};
-use tidegate_core::rule::model::Idempotency;
-use tidegate_store::sql::sqlite::{SqliteIdempotency, complete_in};
-use tidegate_store::traits::{Fenced, IdempotencyStore as _};
+use tidegate::call::{Call, CallError};
+use tidegate::{Body, Claim, CommitError, Tidegate, source, store};
 
-use super::{KEY, TARGET, record, register, registered};
+use super::{KEY, Told, answer, ask, register, registered};
 use crate::LabError;
 use crate::error::About as _;
-use crate::node::load;
 
 /// How an attempt at the registration ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,108 +39,100 @@ impl Attempt {
     }
 }
 
-/// The service's own view of one database.
-pub(super) struct Service {
-    pool: SqlitePool,
-    records: SqliteIdempotency,
-    rule: Idempotency,
+/// What a handler does besides.
+pub(super) type Pause = Arc<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// Nothing.
+pub(super) fn at_once() -> Pause {
+    Arc::new(|| Box::pin(std::future::ready(())))
 }
 
-/// A registration that is written and not yet committed.
-pub(super) struct Written {
-    tx: Transaction<'static, Sqlite>,
-    held: Held,
+/// One instance of the service.
+pub(super) struct Service {
+    tidegate: Tidegate,
+    pool: SqlitePool,
 }
 
 impl Service {
     /// With renewal off: `max_execution` is the lease.
-    pub(super) fn new(
-        pool: SqlitePool,
-        records: SqliteIdempotency,
-        lease: Duration,
-    ) -> Result<Self, LabError> {
+    pub(super) async fn start(pool: SqlitePool, lease: Duration) -> Result<Self, LabError> {
         let lease = lease.as_millis();
         let rules = format!(
-            "apiVersion: tidegate/v1
-resources:
-  - id: registrations
-    attributes: {{ tenant: {{ from: header.x-tenant, missing: reject }} }}
-idempotency:
-  - id: register-once
-    resources: [registrations]
-    operation: register
-    scope: [tenant]
-    key: {{ from: header.idempotency-key, required: true }}
-    commit: with_effects
+            "{}    commit: with_effects
     lease: {lease}ms
     max_execution: {lease}ms
-"
+",
+            super::RULES
         );
-        let rule = load(&rules)?.rules.idempotency.into_iter().next();
-        let rule = rule.ok_or("there is none").about("the idempotency rule")?;
-        Ok(Self { pool, records, rule })
+        let tidegate = Tidegate::builder()
+            .rules(source::text("rules.yaml", rules))
+            .idempotency(store::sqlite(pool.clone()))
+            .start()
+            .await
+            .about("starting the service")?;
+        Ok(Self { tidegate, pool })
     }
 
-    /// Claims the record; `Err` inside says why this attempt does not execute.
-    pub(super) async fn claim(&self) -> Result<Result<Held, Attempt>, LabError> {
-        let rule = &self.rule;
-        let nothing = serde_json::Map::new();
-        let request =
-            Request { method: "POST", path: TARGET, query: None, body: b"alice", attributes: &nothing };
-        let ask = ClaimAsk {
-            owner: Owner(Env::system().nonce()),
-            fingerprint: Fingerprint::of(&rule.fingerprint, &request).about("the fingerprint")?,
-            also: Fingerprint::default(),
-            policy: Policy {
-                commit: rule.commit,
-                on_unknown: rule.on_unknown,
-                retention: rule.retention,
-                window: None,
+    /// One try of a client, whose handler pauses before its transaction and before its commit.
+    pub(super) async fn attempt(&self, work: Pause, written: Pause) -> Result<Attempt, LabError> {
+        let ended = Arc::new(Mutex::new(None));
+        let handler = Handler { pool: self.pool.clone(), work, written, ended: Arc::clone(&ended) };
+        let told = ask(self.tidegate.gates(), KEY, "alice", &handler).await?;
+        // What the handler saw comes first: the client of a superseded attempt hears of the winner.
+        let executed = ended.lock().take();
+        match executed {
+            Some(ended) => ended,
+            None => match told {
+                Told { replayed: true, .. } => Ok(Attempt::Replayed),
+                Told { status: StatusCode::CONFLICT, .. } => Ok(Attempt::Busy),
+                Told { status, .. } => Err(LabError::broken("the service", format!("it answered {status}"))),
             },
-            lease: rule.lease,
-            max_execution: rule.max_execution,
-            first: FirstTry { version: 1, flags: "".into() },
-        };
-        match self.records.claim(&record(KEY)?, &ask).await.about("claiming the record")? {
-            Claimed::Held(held) => Ok(Ok(held)),
-            Claimed::Answer(Answer::Replay { .. }) => Ok(Err(Attempt::Replayed)),
-            Claimed::Answer(Answer::InProgress { .. }) => Ok(Err(Attempt::Busy)),
-            Claimed::Answer(other) => {
-                Err(LabError::broken("claiming the record", format!("it said {other:?}")))
-            }
         }
     }
+}
 
-    /// The business write, in a transaction that is still open.
-    pub(super) async fn write(&self, held: Held) -> Result<Written, LabError> {
+/// The handler, for one try.
+#[derive(Clone)]
+struct Handler {
+    pool: SqlitePool,
+    work: Pause,
+    written: Pause,
+    ended: Arc<Mutex<Option<Result<Attempt, LabError>>>>,
+}
+
+impl Handler {
+    /// The answer of the commit, if there is one.
+    async fn handle(&self, claim: Claim) -> Result<Option<Response<Body>>, LabError> {
+        (self.work)().await;
         let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await.about("beginning a transaction")?;
         register(&mut tx, "alice").await?;
-        Ok(Written { tx, held })
-    }
-
-    /// Completes the record in that transaction. 0 rows updated: the row goes too.
-    pub(super) async fn finish(&self, written: Written) -> Result<Attempt, LabError> {
-        let Written { mut tx, held } = written;
-        let headers: [(&str, &str); 0] = [];
-        let response =
-            StoredResponse::new(201, headers, Some(registered("alice").into())).about("a response")?;
-        match complete_in(&mut tx, &held, &response).await.about("completing the record")? {
-            Fenced::Done => {
-                tx.commit().await.about("committing")?;
-                Ok(Attempt::Succeeded)
-            }
-            Fenced::Superseded => {
-                tx.rollback().await.about("rolling back")?;
-                Ok(Attempt::RolledBack)
-            }
+        (self.written)().await;
+        match claim.commit(tx, answer(StatusCode::CREATED, registered("alice"))).await {
+            Ok(response) => Ok(Some(response)),
+            Err(CommitError::Superseded) => Ok(None),
+            Err(other) => Err(LabError::broken("committing the claim", other)),
         }
     }
+}
 
-    /// A whole attempt without any pause.
-    pub(super) async fn attempt(&self) -> Result<Attempt, LabError> {
-        match self.claim().await? {
-            Ok(held) => self.finish(self.write(held).await?).await,
-            Err(attempt) => Ok(attempt),
-        }
+impl Call for Handler {
+    async fn call(&self, request: Request<Body>, _timeout: Duration) -> Result<Response<Body>, CallError> {
+        let (parts, _) = request.into_parts();
+        let handled = match Claim::of(&parts) {
+            Some(claim) => self.handle(claim).await,
+            None => Err(LabError::broken("the service", "a guarded request came without its claim")),
+        };
+        let failed = || answer(StatusCode::INTERNAL_SERVER_ERROR, "failed".to_owned());
+        let (attempt, response) = match handled {
+            Ok(Some(response)) => (Ok(Attempt::Succeeded), response),
+            Ok(None) => (Ok(Attempt::RolledBack), failed()),
+            Err(error) => (Err(error), failed()),
+        };
+        *self.ended.lock() = Some(attempt);
+        Ok(response)
+    }
+
+    fn host(&self) -> &'static str {
+        "business"
     }
 }

@@ -3,7 +3,7 @@
 mod bar;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::process::Command;
 
 use serde::Serialize;
@@ -12,6 +12,7 @@ use tidegate_lab::params::Spec;
 use tidegate_lab::{Experiment, LabError, Params, ParamsError, Report, Run, select};
 
 use crate::cli::Exit;
+use crate::cli::output::{count, print, say};
 use bar::Bar;
 
 /// The hidden command that a child process is started with.
@@ -49,46 +50,52 @@ struct Reports<'a> {
 }
 
 /// Runs the selected experiments, one after the other. Exit 1 when an expectation fails.
-pub(super) fn run(args: &Args) -> Exit {
+pub(super) fn run(args: &Args) -> io::Result<Exit> {
     let planned = match plan(args) {
         Ok(planned) => planned,
         Err(why) => {
-            eprintln!("tidegate lab: {why}");
-            return Exit::Usage;
+            say(format_args!("tidegate lab: {why}"));
+            return Ok(Exit::Usage);
         }
     };
     if args.list {
-        return print(&list(planned.iter().map(|(experiment, _)| *experiment)));
+        planned.iter().try_for_each(|(experiment, _)| print(list(experiment)))?;
+        return Ok(Exit::Fine);
     }
     let mut reports = Vec::new();
     for (experiment, params) in planned {
         let report = match run_one(experiment, &params) {
             Ok(report) => report,
             Err(error) => {
-                eprintln!("tidegate lab: {}: {error}", experiment.id);
-                return Exit::Refused;
+                say(format_args!("tidegate lab: {}: {error}", experiment.id));
+                return Ok(Exit::Refused);
             }
         };
         // A table is shown as soon as it is there.
-        if !args.json && print(&format!("{report}\n")) != Exit::Fine {
-            return Exit::Refused;
+        if !args.json {
+            print(&report)?;
         }
         reports.push(report);
     }
-    let printed = if args.json { print_json(&reports) } else { print(&summary(&reports)) };
-    if printed == Exit::Fine { outcome(&reports) } else { printed }
+    if args.json {
+        let all = Reports { experiments: &reports, holds: reports.iter().all(Report::holds) };
+        print(serde_json::to_string_pretty(&all)?)?;
+    } else {
+        print(summary(&reports))?;
+    }
+    Ok(outcome(&reports))
 }
 
 /// Carries out a child's task.
 pub(super) fn run_child(args: &ChildArgs) -> Exit {
     let Some(task) = ChildTask::from_args(&args.task) else {
-        eprintln!("tidegate {CHILD}: this command is for `tidegate lab` alone");
+        say(format_args!("tidegate {CHILD}: this command is for `tidegate lab` alone"));
         return Exit::Usage;
     };
     match carry_out(&task) {
         Ok(()) => Exit::Fine,
         Err(error) => {
-            eprintln!("tidegate {CHILD}: {error}");
+            say(format_args!("tidegate {CHILD}: {error}"));
             Exit::Refused
         }
     }
@@ -128,39 +135,15 @@ fn outcome(reports: &[Report]) -> Exit {
 fn summary(reports: &[Report]) -> String {
     let failed: Vec<&str> = reports.iter().filter(|report| !report.holds()).map(|report| report.id).collect();
     match failed.as_slice() {
-        [] => format!("every expectation held ({} experiments)\n", reports.len()),
-        failed => format!("FAILED: {}\n", failed.join(", ")),
+        [] => format!("every expectation held ({})", count(reports.len(), "experiment")),
+        failed => format!("FAILED: {}", failed.join(", ")),
     }
 }
 
-fn list<'a>(experiments: impl Iterator<Item = &'a Experiment>) -> String {
-    let mut lines = Vec::new();
-    for experiment in experiments {
-        lines.push(format!("{}\n  {}\n", experiment.id, experiment.about));
-        let spec = |spec: &Spec| format!("  --set {}={}  {}\n", spec.name(), spec.default(), spec.about());
-        lines.extend(experiment.params.iter().map(spec));
-    }
-    lines.concat()
-}
-
-fn print_json(reports: &[Report]) -> Exit {
-    let all = Reports { experiments: reports, holds: reports.iter().all(Report::holds) };
-    match serde_json::to_string_pretty(&all) {
-        Ok(json) => print(&format!("{json}\n")),
-        Err(error) => {
-            eprintln!("tidegate lab: the reports cannot be written as JSON: {error}");
-            Exit::Refused
-        }
-    }
-}
-
-/// A reader who has gone is no reason to break.
-fn print(text: &str) -> Exit {
-    let mut out = io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => Exit::Fine,
-        Err(_) => Exit::Refused,
-    }
+fn list(experiment: &Experiment) -> String {
+    let spec = |spec: &Spec| format!("\n  --set {}={}  {}", spec.name(), spec.default(), spec.about());
+    let specs: String = experiment.params.iter().map(spec).collect();
+    format!("{}\n  {}{specs}", experiment.id, experiment.about)
 }
 
 #[cfg(test)]

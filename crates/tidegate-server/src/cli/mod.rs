@@ -79,7 +79,7 @@ pub fn run() -> ExitCode {
         Command::Rules(command) => output::exit(rules::run(&command)).into(),
         Command::Flags(command) => output::exit(flags::run(&command)).into(),
         Command::Idempotency(command) => output::exit(idempotency::run(&command)).into(),
-        Command::Lab(args) => lab::run(&args).into(),
+        Command::Lab(args) => output::exit(lab::run(&args)).into(),
         Command::LabChild(args) => lab::run_child(&args).into(),
     }
 }
