@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sqlx::SqlitePool;
 pub use tidegate_core::rule::IdempotencyBackend;
-use tidegate_store::IdempotencyStore;
+pub use tidegate_store::IdempotencyStore;
 use tidegate_store::memory::rules::MemoryRules;
 use tidegate_store::memory::{MemoryIdempotency, MemoryLimits};
 use tidegate_store::rules::{RuleStore, RuleStoreError};

@@ -73,9 +73,13 @@ impl<'a> InFlight<'a> {
         if let (Some(ended), Some(running)) = (ended, self.running.take()) {
             running.finish(ended, elapsed, now);
         }
-        if let (Some(result), Some(admission)) = (result, self.admission.take()) {
-            let recorded = admission.record(result, elapsed, now, env.random());
-            BreakerRecorded { exchange: self.exchange, recorded: &recorded }.emit();
+        let Some(admission) = self.admission.take() else { return };
+        match result {
+            Some(result) => {
+                let recorded = admission.record(result, elapsed, now, env.random());
+                BreakerRecorded { exchange: self.exchange, recorded: &recorded }.emit();
+            }
+            None => BreakerCancelled { exchange: self.exchange }.emit(),
         }
     }
 }

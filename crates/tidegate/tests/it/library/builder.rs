@@ -26,7 +26,7 @@ async fn every_fault_is_given_with_line_and_column() {
     let text = "apiVersion: tidegate/v1\nresources: [ { id: job, colour: red } ]\nlimits:\n  - { id: l, resources: [jab], token_bucket: { capacity: 0, refill: 1/h } }\n";
     let refused = Tidegate::builder().rules(source::text("own.yaml", text)).start().await.unwrap_err();
     let said = refused.to_string();
-    for place in ["own.yaml:2:25: ", "own.yaml:4:26: ", "own.yaml:4:56: "] {
+    for place in ["own.yaml:2:25: ", "own.yaml:4:26: ", "own.yaml:4:58: "] {
         assert!(said.contains(place), "{place}\n{said}");
     }
     assert!(matches!(refused, StartError::Refused(refusal) if refusal.faults == 3), "{said}");

@@ -129,8 +129,8 @@ async fn b20_an_inner_refusal_counts_neither_as_success_nor_as_failure_outside()
     let result = nested().await;
     assert!(matches!(result, Err(Guarded::Failed(Guarded::Blocked(_)))), "{result:?}");
     assert!(good(&gates, "outer").await.is_ok());
-    // An inner failure is a failure outside.
-    advance(10 * SECOND).await;
+    // An inner failure is a failure outside. (The second opening is twice as long, and up to a fifth more.)
+    advance(13 * SECOND).await;
     let result = gates.resource("outer").call(async || bad(&gates, "account").await).await;
     assert!(matches!(result, Err(Guarded::Failed(Guarded::Failed(Failed)))), "{result:?}");
     assert!(is_blocked(&good(&gates, "outer").await));

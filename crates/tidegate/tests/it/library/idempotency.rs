@@ -399,6 +399,35 @@ async fn a_commit_that_the_database_refuses_leaves_nothing_and_the_claim_open() 
 }
 
 #[tokio::test]
+async fn a_commit_that_is_dropped_half_way_is_decided_by_the_row() {
+    for polls in 1..12_u32 {
+        let world = World::new(RULES).await;
+        let handler = move |claim: Claim, db: sqlx::SqlitePool| async move {
+            let tx = begin(&db).await;
+            let mut commit = Box::pin(claim.commit(tx, answer(StatusCode::CREATED, "made")));
+            for _ in 0..polls {
+                let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(commit.as_mut().poll(cx)));
+                if polled.await.is_ready() {
+                    break;
+                }
+                // Lets SQLite's own thread go on, or not.
+                tokio::task::yield_now().await;
+            }
+            drop(commit);
+            answer(StatusCode::FORBIDDEN, "given up")
+        };
+        let first = with_claim(&world, "k1", handler).await;
+        world.shift.advance(LEASE);
+        let (registrar, _begun) = Registrar::new(&world);
+        let second = world.send(&registrar, register("k1")).await;
+        assert_eq!((second.status, world.rows().await), (201, 1), "{polls}: {first:?} {second:?}");
+        let made = first.status == 201;
+        assert!(!made || (second.body == "made" && second.replayed()), "{polls}: {first:?} {second:?}");
+        assert_eq!(registrar.count() == 0, second.replayed(), "{polls}");
+    }
+}
+
+#[tokio::test]
 async fn a_long_body_is_given_whole_and_not_kept() {
     let world =
         World::new(&RULES.replace("commit: with_effects", "commit: with_effects\n    max_response: 8B"))

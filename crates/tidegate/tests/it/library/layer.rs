@@ -132,6 +132,25 @@ breakers: [ { id: b, resources: [r], trip: [ { error_count: { at_least: 2 } } ],
 }
 
 #[tokio::test(start_paused = true)]
+async fn b14_an_error_that_middleware_turned_into_a_500_is_a_failure() {
+    let gates = with(
+        "
+resources: [ { id: r, match: { path: /r } } ]
+breakers: [ { id: b, resources: [r], trip: [ { error_count: { at_least: 2 } } ], min_requests: 2 } ]
+",
+    )
+    .await;
+    let fails = tower::service_fn(|_: Request<Body>| async { Err::<Response<Body>, _>(Broken) });
+    let caught = fails.map_result(|result| {
+        Ok::<_, Broken>(result.unwrap_or_else(|Broken| answer(StatusCode::INTERNAL_SERVER_ERROR, "")))
+    });
+    let service = gates.layer().layer(caught);
+    for status in [500, 500, 503] {
+        assert_eq!(service.clone().oneshot(get_request("/r")).await.unwrap().status(), status);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn b20_a_handler_whose_inner_guard_refuses_is_no_failure_of_its_own_breaker() {
     let gates = with(
         "
