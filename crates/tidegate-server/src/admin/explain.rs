@@ -63,8 +63,10 @@ pub(super) async fn ask(
         let detail = "send the described request as application/json";
         return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, detail));
     }
-    let described: Described = serde_json::from_slice(&body)
-        .map_err(|error| Problem::bad_request(format!("the described request: {error}")))?;
+    let invalid = |error| Problem::bad_request(format!("the described request: {error}"));
+    // An object first: serde would take a list for the fields in their order.
+    let described: serde_json::Map<String, Value> = serde_json::from_slice(&body).map_err(invalid)?;
+    let described: Described = serde_json::from_value(described.into()).map_err(invalid)?;
     let client = described.client_ip.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
     let question = Question { request: described.request()?, client, hosts: subject.hosts().to_vec() };
     let in_force = subject.in_force()?;

@@ -33,7 +33,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 const MAX_AGE: Duration = Duration::from_mins(5);
 /// What is being answered when a connection is to end may take so long.
 const GRACE: Duration = Duration::from_secs(2);
-/// Bytes of a request's head.
+/// Bytes of a request's head, give or take what one more read brings.
 const MAX_HEAD: usize = 64 * 1024;
 /// Header lines of a request.
 const MAX_HEADERS: usize = 100;

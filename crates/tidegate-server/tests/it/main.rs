@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "clippy does not know the helpers of tests as tests")]
 
+mod admin;
 mod cli;
 mod drain;
 mod exchange;
