@@ -152,10 +152,12 @@ impl Breakers {
 
     /// Makes `rules` the rules in force.
     ///
-    /// An untouched rule keeps its state and window. An edited one keeps its state: open stays open
-    /// until its own deadline, probes that are out stay out, and the window stays if its length and
-    /// the slow thresholds did. A changed key starts anew, not closed but as the worst breaker of the
-    /// rule was. The state of a rule that is gone goes with the last version that names it.
+    /// What becomes of a rule's breakers is what
+    /// [`breaker_effect`](tidegate_core::rule::diff::breaker_effect) says. An untouched rule keeps its
+    /// state and window. An edited one keeps its state: open stays open until its own deadline, probes
+    /// that are out stay out, and the window stays if its length, the failures and the slow thresholds
+    /// did. A changed key starts anew, not closed but as the worst breaker of the rule was. The state of
+    /// a rule that is gone goes with the last version that names it.
     pub fn apply(self: &Arc<Self>, rules: &[Breaker]) -> BreakerVersion {
         let mut known = self.entries.lock();
         let entries: Arc<[Arc<Entry>]> = rules

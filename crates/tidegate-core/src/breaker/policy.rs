@@ -111,9 +111,14 @@ impl Policy {
         (self.thresholds.len() + 1).saturating_mul(2)
     }
 
-    /// Whether counts that were taken under `other` mean the same here.
+    /// Whether counts that were taken under `other` mean the same here: the same window, failures and
+    /// slow thresholds.
     pub fn counts_like(&self, other: &Self) -> bool {
-        self.window == other.window && self.thresholds == other.thresholds
+        let fails_all = |of: &Self, kinds: &Self| kinds.failure.iter().all(|kind| of.failure.contains(kind));
+        self.window == other.window
+            && self.thresholds == other.thresholds
+            && fails_all(self, other)
+            && fails_all(other, self)
     }
 
     /// What a result means. Slower than a threshold is strictly longer; a failure can be slow too.

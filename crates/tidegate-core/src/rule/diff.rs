@@ -104,8 +104,8 @@ pub enum StateEffect {
     },
     /// A breaker keeps its state (an open one stays open), and its window starts empty.
     WindowFresh,
-    /// Breakers start closed.
-    Closed,
+    /// Breakers start with empty windows, in the state of the one that was furthest from closed.
+    Inherited,
     /// Idempotency records are no longer found: a retry of an earlier request executes again.
     Forgets {
         /// The operation that they were made under.
@@ -166,7 +166,9 @@ impl fmt::Display for Change {
                     .try_for_each(|(index, why)| write!(f, "{}{why}", if index == 0 { "" } else { ", and " }))
             }
             StateEffect::WindowFresh => f.write_str("; the state is kept, the window starts empty"),
-            StateEffect::Closed => f.write_str("; its breakers start closed"),
+            StateEffect::Inherited => f.write_str(
+                "; its breakers start with empty windows, in the state of the one that was furthest from closed",
+            ),
             StateEffect::Forgets { operation } => write!(
                 f,
                 "; records made under operation {operation} are forgotten: a retry of an earlier request executes again"

@@ -29,7 +29,6 @@ mod version;
 mod tests;
 
 use std::collections::HashMap;
-use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::available_parallelism;
@@ -39,7 +38,8 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 use tidegate_core::limit::Decision;
-use tidegate_core::rule::model::{Algorithm, Limit, LimitOverride, Mode, Sharing};
+use tidegate_core::rule::diff::{Carry, FreshReason, state_effect};
+use tidegate_core::rule::model::{Limit, Mode};
 
 pub use permits::Permits;
 pub use version::LimitVersion;
@@ -79,27 +79,10 @@ pub struct LocalLimits {
     next_table: AtomicU64,
 }
 
-/// A rule's counters and what they were made for.
+/// A rule's counters, and the rule as it was applied last.
 struct Current {
-    identity: Identity,
-    numbers: Numbers,
+    limit: Limit,
     bound: AnyBound,
-}
-
-/// What must stay the same for counters to be carried over. (A changed window starts fresh too: the
-/// algorithms see to that for each set of numbers.)
-#[derive(PartialEq)]
-struct Identity {
-    kind: Discriminant<Algorithm>,
-    key: Vec<String>,
-    sharing: Sharing,
-}
-
-/// What may change while counters are carried over.
-#[derive(PartialEq)]
-struct Numbers {
-    algorithm: Algorithm,
-    overrides: Vec<LimitOverride>,
 }
 
 impl LocalLimits {
@@ -112,29 +95,27 @@ impl LocalLimits {
 
     /// Makes a version of the limits ready to decide, and carries counters over by rule id.
     ///
-    /// An untouched rule keeps everything. Changed numbers keep what was used, each counter when it is
-    /// next asked; a request that still holds an older version is then decided by the newer numbers.
-    /// Another kind of algorithm, key or sharing starts fresh, and so does another window. A rule that
-    /// is gone is forgotten when the last version that has it is dropped.
+    /// What becomes of a rule's counters is what [`state_effect`] says, and of one counter what
+    /// [`algorithm_effect`](tidegate_core::rule::diff::algorithm_effect) says. An untouched rule keeps
+    /// everything. Changed numbers keep what was used, each counter when it is next asked; a request that
+    /// still holds an older version is then decided by the newer numbers. Another kind of algorithm, key
+    /// or sharing starts fresh, and so does another window. A rule that is gone is forgotten when the last
+    /// version that has it is dropped.
     pub fn apply(self: &Arc<Self>, limits: &[Limit]) -> LimitVersion {
         let mut current = self.current.lock();
         let mut next = HashMap::with_capacity(limits.len());
         let mut rules = Vec::with_capacity(limits.len());
         for limit in limits {
-            let identity = Identity {
-                kind: discriminant(&limit.algorithm),
-                key: limit.key.clone(),
-                sharing: limit.sharing,
-            };
-            let numbers = Numbers { algorithm: limit.algorithm.clone(), overrides: limit.overrides.clone() };
             // Taken out, so that an id that stands twice cannot tie two rules to one table.
-            let bound = match current.remove(&limit.id).filter(|known| known.identity == identity) {
-                Some(known) if known.numbers == numbers => known.bound,
-                Some(known) => known.bound.changed(limit).unwrap_or_else(|| self.fresh(limit)),
-                None => self.fresh(limit),
+            let bound = match current.remove(&limit.id) {
+                Some(known) if same_numbers(&known.limit, limit) => known.bound,
+                Some(known) if goes_on(&known.limit, limit) => {
+                    known.bound.changed(limit).unwrap_or_else(|| self.fresh(limit))
+                }
+                _ => self.fresh(limit),
             };
             rules.push(Rule { mode: limit.mode, bound: bound.clone() });
-            next.insert(limit.id.clone(), Current { identity, numbers, bound });
+            next.insert(limit.id.clone(), Current { limit: limit.clone(), bound });
         }
         *current = next;
         LimitVersion::new(rules)
@@ -151,6 +132,20 @@ impl LocalLimits {
 
     fn fresh(&self, limit: &Limit) -> AnyBound {
         AnyBound::fresh(limit, &self.config, self.next_table.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// Whether nothing changed that counters or their numbers depend on.
+fn same_numbers(old: &Limit, new: &Limit) -> bool {
+    state_effect(old, new) == Carry::Keep && old.algorithm == new.algorithm && old.overrides == new.overrides
+}
+
+/// Whether the table goes on. Under another window too, for the overrides may have kept theirs: each
+/// counter is then looked at by the numbers that it was filled under.
+fn goes_on(old: &Limit, new: &Limit) -> bool {
+    match state_effect(old, new) {
+        Carry::Keep => true,
+        Carry::Fresh { why } => why.iter().all(|why| matches!(why, FreshReason::Window { .. })),
     }
 }
 

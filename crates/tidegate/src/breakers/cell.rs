@@ -143,12 +143,12 @@ impl Cell {
         }
     }
 
-    /// From now on `policy` holds. The state stays, and the window where its counts mean the same.
-    pub(super) fn edit(&self, policy: Arc<Policy>) {
+    /// From now on `policy` holds. The state stays, and the window where `keep_window` says so, which
+    /// needs a policy by which its counts mean the same.
+    pub(super) fn edit(&self, policy: Arc<Policy>, keep_window: bool) {
         let _state = self.state.lock();
         let live = self.live.load_full();
-        let windows =
-            if policy.counts_like(&live.policy) { Arc::clone(&live.windows) } else { windows(&policy) };
+        let windows = if keep_window { Arc::clone(&live.windows) } else { windows(&policy) };
         self.live.store(Arc::new(Live { generation: live.generation, policy, windows }));
     }
 

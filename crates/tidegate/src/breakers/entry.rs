@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tidegate_core::Timestamp;
 use tidegate_core::breaker::{Kind, Policy, State};
+use tidegate_core::rule::diff::{BreakerCarry, breaker_effect};
 use tidegate_core::rule::model::Breaker;
 
 use super::cell::Cell;
@@ -18,13 +19,19 @@ pub(super) const MAX_HOSTS: usize = 1_000;
 pub(super) struct Entry {
     pub(super) id: Arc<str>,
     per_host: bool,
-    policy: Mutex<Arc<Policy>>,
+    current: Mutex<Current>,
     /// The rule's only breaker; with one for each host, that of the hosts past [`MAX_HOSTS`].
     shared: Cell,
     hosts: ArcSwap<Hosts>,
     /// What a host's breaker starts from: closed, unless the rule's only breaker was not when the
     /// rule was changed to have one for each host.
     seed: State,
+}
+
+/// The rule as it is in force.
+struct Current {
+    rule: Breaker,
+    policy: Arc<Policy>,
 }
 
 /// Grows only, so a place in it stays good.
@@ -42,22 +49,21 @@ impl Entry {
         Self::seeded(rule, State::new(Timestamp::EPOCH))
     }
 
-    /// The entry for an edited rule. The same key keeps its breakers as they are; another key starts
-    /// anew, but never closed where it was not.
+    /// The entry for an edited rule, which keeps what [`breaker_effect`] says.
     pub(super) fn edited(self: &Arc<Self>, rule: &Breaker) -> Arc<Self> {
-        if self.per_host != rule.per_upstream_host {
-            return Arc::new(Self::seeded(rule, self.worst().fork()));
-        }
-        let mut current = self.policy.lock();
-        let policy = Policy::new(rule);
-        if **current != policy {
-            let policy = Arc::new(policy);
-            *current = Arc::clone(&policy);
-            self.shared.edit(Arc::clone(&policy));
-            // Under the same lock a host is added, so none is left with the old policy.
-            for (_, cell) in &self.hosts.load().cells {
-                cell.edit(Arc::clone(&policy));
-            }
+        let mut current = self.current.lock();
+        let keep_window = match breaker_effect(&current.rule, rule) {
+            BreakerCarry::Untouched => return Arc::clone(self),
+            BreakerCarry::Rekeyed => return Arc::new(Self::seeded(rule, self.worst().fork())),
+            BreakerCarry::Keep => true,
+            BreakerCarry::KeepState => false,
+        };
+        let policy = Arc::new(Policy::new(rule));
+        *current = Current { rule: rule.clone(), policy: Arc::clone(&policy) };
+        self.shared.edit(Arc::clone(&policy), keep_window);
+        // Under the same lock a host is added, so none is left with the old policy.
+        for (_, cell) in &self.hosts.load().cells {
+            cell.edit(Arc::clone(&policy), keep_window);
         }
         drop(current);
         Arc::clone(self)
@@ -104,7 +110,7 @@ impl Entry {
 
     /// What a host without a breaker would start from.
     pub(super) fn unborn(&self) -> Cell {
-        Cell::new(Arc::clone(&self.policy.lock()), self.seed.clone())
+        Cell::new(Arc::clone(&self.current.lock().policy), self.seed.clone())
     }
 
     fn seeded(rule: &Breaker, seed: State) -> Self {
@@ -112,7 +118,7 @@ impl Entry {
         Self {
             id: rule.id.as_str().into(),
             per_host: rule.per_upstream_host,
-            policy: Mutex::new(Arc::clone(&policy)),
+            current: Mutex::new(Current { rule: rule.clone(), policy: Arc::clone(&policy) }),
             shared: Cell::new(policy, seed.clone()),
             hosts: ArcSwap::default(),
             seed,
@@ -121,12 +127,12 @@ impl Entry {
 
     #[cold]
     fn add(&self, host: &str) -> Slot {
-        let policy = self.policy.lock();
+        let current = self.current.lock();
         if let Some(slot) = self.find(host) {
             return slot;
         }
         let mut hosts = Hosts::clone(&self.hosts.load());
-        let cell = Arc::new(Cell::new(Arc::clone(&policy), self.seed.clone()));
+        let cell = Arc::new(Cell::new(Arc::clone(&current.policy), self.seed.clone()));
         let host: Arc<str> = host.into();
         hosts.cells.push((Arc::clone(&host), cell));
         let slot = hosts.cells.len() as Slot;

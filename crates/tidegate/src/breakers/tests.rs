@@ -1,7 +1,7 @@
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tidegate_core::rule::model::{FailureKind, HalfOpen, Percentage, Resources, Trip};
+use tidegate_core::rule::model::{FailureKind, Fallback, HalfOpen, Percentage, Resources, Trip};
 
 use super::*;
 

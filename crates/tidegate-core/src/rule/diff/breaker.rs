@@ -1,13 +1,12 @@
 //! Breakers: what changes, and what they remember.
 
-use std::time::Duration;
-
 use super::{Changes, Section, Severity, StateEffect, What, pairs};
+use crate::breaker::Policy;
 use crate::rule::RuleSet;
 use crate::rule::model::{Breaker, FailureKind, Fallback, FallbackBody, Trip};
 use crate::rule::render;
 
-/// What becomes of a breaker under new rules.
+/// What becomes of a breaker under new rules. The breakers of a process do as this says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakerCarry {
     /// The rule is the same: the breaker is not touched at all.
@@ -17,27 +16,21 @@ pub enum BreakerCarry {
     /// It keeps its state. Its window starts empty, because results were judged or kept by other
     /// measures: another window, other failures, another threshold for "slow".
     KeepState,
-    /// Other things have breakers of their own now; they start closed, and publishing says so.
-    Fresh,
+    /// Other things have breakers of their own now. Their windows start empty, and each starts in the
+    /// state of the one so far that was furthest from closed: nothing closes in silence.
+    Rekeyed,
 }
 
 /// What becomes of a breaker that is replaced by another with the same id.
 pub fn breaker_effect(old: &Breaker, new: &Breaker) -> BreakerCarry {
-    let slow = |breaker: &Breaker| -> Vec<Duration> {
-        let slow = breaker.trip.iter().filter_map(|trip| match trip {
-            Trip::SlowRatio { slower_than, .. } => Some(*slower_than),
-            Trip::ErrorRatio { .. } | Trip::ErrorCount { .. } => None,
-        });
-        slow.collect()
-    };
     if old == new {
         BreakerCarry::Untouched
     } else if old.per_upstream_host != new.per_upstream_host {
-        BreakerCarry::Fresh
-    } else if old.window != new.window || old.failure != new.failure || slow(old) != slow(new) {
-        BreakerCarry::KeepState
-    } else {
+        BreakerCarry::Rekeyed
+    } else if Policy::new(old).counts_like(&Policy::new(new)) {
         BreakerCarry::Keep
+    } else {
+        BreakerCarry::KeepState
     }
 }
 
@@ -65,7 +58,7 @@ fn changed(old: &Breaker, new: &Breaker, changes: &mut Changes) {
         BreakerCarry::Untouched => return,
         BreakerCarry::Keep => StateEffect::Keeps,
         BreakerCarry::KeepState => StateEffect::WindowFresh,
-        BreakerCarry::Fresh => StateEffect::Closed,
+        BreakerCarry::Rekeyed => StateEffect::Inherited,
     };
     let from = changes.0.len();
     let mut entry = changes.entry(Section::Breaker, &new.id);
@@ -86,7 +79,7 @@ fn changed(old: &Breaker, new: &Breaker, changes: &mut Changes) {
         [] => "none".to_owned(),
         some => join(some, fallback),
     });
-    if effect == StateEffect::Closed {
+    if effect == StateEffect::Inherited {
         for change in &mut changes.0[from..] {
             change.warn();
         }

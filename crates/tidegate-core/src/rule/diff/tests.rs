@@ -285,7 +285,9 @@ fn breakers_keep_their_state_and_say_what_else_starts_anew() {
     check_effect(|breaker| breaker.trip = breaker.trip.split_off(1), BreakerCarry::KeepState);
     check_effect(|breaker| breaker.window = Duration::from_secs(9), BreakerCarry::KeepState);
     check_effect(|breaker| breaker.failure.truncate(1), BreakerCarry::KeepState);
-    check_effect(|breaker| breaker.per_upstream_host = false, BreakerCarry::Fresh);
+    check_effect(|breaker| breaker.failure.reverse(), BreakerCarry::Keep);
+    check_effect(|breaker| breaker.trip.reverse(), BreakerCarry::Keep);
+    check_effect(|breaker| breaker.per_upstream_host = false, BreakerCarry::Rekeyed);
 
     check(
         |rules| rules.breakers[0].min_requests = 5,
@@ -303,7 +305,10 @@ fn breakers_keep_their_state_and_say_what_else_starts_anew() {
     );
     check(
         |rules| rules.breakers[0].per_upstream_host = false,
-        &["! breaker account-slow: key upstream_host → none; its breakers start closed"],
+        &[
+            "! breaker account-slow: key upstream_host → none; its breakers start with empty windows, in the state \
+             of the one that was furthest from closed",
+        ],
     );
     check(
         |rules| {

@@ -80,7 +80,7 @@ fn to_json(change: &Change) -> Value {
         StateEffect::Keeps => "kept",
         StateEffect::Fresh { .. } => "fresh",
         StateEffect::WindowFresh => "window_fresh",
-        StateEffect::Closed => "closed",
+        StateEffect::Inherited => "inherited",
         StateEffect::Forgets { .. } => "forgotten",
         StateEffect::Dropped => "dropped",
         _ => "other",

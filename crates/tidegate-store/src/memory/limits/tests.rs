@@ -4,7 +4,10 @@ use std::thread;
 
 use proptest::prelude::*;
 use tidegate_core::limit::{Answer, Retry, key::encode};
-use tidegate_core::rule::model::{AfterStoreLoss, Condition, Cost, Rate, Resources};
+use tidegate_core::rule::diff::algorithm_effect;
+use tidegate_core::rule::model::{
+    AfterStoreLoss, Algorithm, Condition, Cost, LimitOverride, OnStoreFailure, Rate, Resources, Sharing,
+};
 
 use super::*;
 
@@ -371,6 +374,83 @@ fn an_untouched_rule_keeps_everything_and_another_kind_starts_fresh() {
         assert_eq!(burst(&version, &[ask(0, b"x")], 7, NOW), 7);
         let after = limits.apply(std::slice::from_ref(&changed));
         assert_eq!(remaining(&after, ask(0, b"x"), NOW), 10, "{changed:?}");
+    }
+}
+
+/// Seven of ten used, then the rule is changed: what is used still is what the difference between the
+/// two rules says, and for a key under an override what the difference of its numbers says.
+#[test]
+fn counters_do_what_the_difference_of_rules_says() {
+    let minute = Duration::from_mins(1);
+    let hour = Duration::from_hours(1);
+    let mut algorithms: Vec<Algorithm> = [10, 12].into_iter().flat_map(all_kinds).collect();
+    algorithms.extend([
+        Algorithm::FixedWindow { limit: 10, window: hour },
+        Algorithm::SlidingLog { limit: 10, window: hour },
+        Algorithm::SlidingWindow { limit: 10, window: hour },
+        Algorithm::TokenBucket { capacity: 10, refill: Rate { count: 3, per: minute } },
+        Algorithm::LeakyBucket { rate: Rate { count: 3, per: minute }, queue: 9 },
+    ]);
+    let room = |algorithm: &Algorithm| match *algorithm {
+        Algorithm::TokenBucket { capacity: room, .. }
+        | Algorithm::FixedWindow { limit: room, .. }
+        | Algorithm::SlidingLog { limit: room, .. }
+        | Algorithm::SlidingWindow { limit: room, .. }
+        | Algorithm::Concurrency { max: room } => room,
+        Algorithm::LeakyBucket { queue, .. } => queue + 1,
+    };
+    let with = |own: &Algorithm, other: &Algorithm| Limit {
+        overrides: vec![LimitOverride { when: Condition::All(vec![]), algorithm: other.clone() }],
+        ..limit("a", &["user"], own.clone())
+    };
+    let used_after = |old: &Limit, new: &Limit, variant: usize| {
+        let limits = small(100);
+        let asked = Ask { rule: 0, variant, key: b"u", cost: 7 };
+        let kept = limits.apply(std::slice::from_ref(old)).decide(&[asked], NOW);
+        assert!(kept.admitted);
+        let numbers = if variant == 0 { &new.algorithm } else { &new.overrides[0].algorithm };
+        room(numbers) - remaining(&limits.apply(std::slice::from_ref(new)), asked, NOW)
+    };
+    for old in &algorithms {
+        for new in &algorithms {
+            let (before, after) = (limit("a", &["user"], old.clone()), limit("a", &["user"], new.clone()));
+            let kept = state_effect(&before, &after) == Carry::Keep;
+            assert_eq!(used_after(&before, &after, 0), if kept { 7 } else { 0 }, "{old:?} {new:?}");
+            if old.name() != new.name() {
+                continue;
+            }
+            // An override's key does not care what became of the rule's own numbers.
+            for (before, after) in [(with(old, old), with(new, old)), (with(old, old), with(old, new))] {
+                let (own, other) = (
+                    algorithm_effect(&before.algorithm, &after.algorithm),
+                    algorithm_effect(&before.overrides[0].algorithm, &after.overrides[0].algorithm),
+                );
+                for (variant, effect) in [(0, own), (1, other)] {
+                    let used = if effect == Carry::Keep { 7 } else { 0 };
+                    assert_eq!(used_after(&before, &after, variant), used, "{variant} {old:?} {new:?}");
+                }
+            }
+        }
+        let before = limit("a", &["user"], old.clone());
+        let edits: [fn(&mut Limit); 10] = [
+            |limit| limit.description = Some(String::new()),
+            |limit| limit.owner = Some(String::new()),
+            |limit| limit.mode = Mode::Shadow,
+            |limit| limit.mode = Mode::Off,
+            |limit| limit.resources = Resources::Listed(vec!["pay".to_owned()]),
+            |limit| limit.key = vec!["tenant".to_owned()],
+            |limit| limit.cost = Cost::Fixed(2),
+            |limit| limit.sharing = Sharing::Exact,
+            |limit| limit.on_store_failure = Some(OnStoreFailure::FailOpen),
+            |limit| limit.after_store_loss = AfterStoreLoss::Exhausted,
+        ];
+        for edit in edits {
+            let mut after = before.clone();
+            edit(&mut after);
+            let kept = state_effect(&before, &after) == Carry::Keep;
+            assert_eq!(kept, after.key == before.key && after.sharing == before.sharing);
+            assert_eq!(used_after(&before, &after, 0), if kept { 7 } else { 0 }, "{after:?}");
+        }
     }
 }
 

@@ -56,7 +56,7 @@ fn b4_a_closed_window_is_kept_where_its_counts_mean_the_same() {
     let slow = Trip::SlowRatio { slower_than: Duration::from_secs(1), at_least: half() };
     for (edited, kept) in [
         (Breaker { min_requests: 13, open_for: Duration::from_secs(1), ..rule("bank") }, true),
-        (Breaker { failure: vec![FailureKind::Reset], ..rule("bank") }, true),
+        (Breaker { failure: vec![FailureKind::Reset], ..rule("bank") }, false),
         (Breaker { window: Duration::from_secs(11), ..rule("bank") }, false),
         (Breaker { trip: vec![slow], ..rule("bank") }, false),
     ] {
@@ -71,6 +71,50 @@ fn b4_a_closed_window_is_kept_where_its_counts_mean_the_same() {
         assert_eq!(tally(&new, START).0, if kept { 13 } else { 1 }, "{edited:?}");
         let state = if edited.min_requests == 13 { Kind::Open } else { Kind::Closed };
         check(&new, 0, START, state);
+    }
+}
+
+/// What a change of each field does is what the difference between two rule sets says that it does.
+#[test]
+fn b4_breakers_do_what_the_difference_of_rules_says() {
+    use tidegate_core::rule::diff::{BreakerCarry, breaker_effect};
+
+    let second = Duration::from_secs(1);
+    let slow = |slower_than| Trip::SlowRatio { slower_than, at_least: half() };
+    let with_slow =
+        Breaker { trip: vec![Trip::ErrorRatio { at_least: half() }, slow(second)], ..rule("bank") };
+    let edits: [(BreakerCarry, fn(&mut Breaker)); 15] = [
+        (BreakerCarry::Untouched, |_| ()),
+        (BreakerCarry::Keep, |rule| rule.resources = Resources::Listed(vec!["pay".into()])),
+        (BreakerCarry::Keep, |rule| rule.min_requests = 21),
+        (BreakerCarry::Keep, |rule| rule.open_for = Duration::from_secs(1)),
+        (BreakerCarry::Keep, |rule| rule.max_open = Duration::from_secs(7)),
+        (BreakerCarry::Keep, |rule| rule.half_open.probes = 3),
+        (BreakerCarry::Keep, |rule| rule.half_open.probe_timeout = Duration::from_secs(1)),
+        (BreakerCarry::Keep, |rule| rule.fallback = vec![Fallback::Cache { ttl: Duration::from_secs(1) }]),
+        (BreakerCarry::Keep, |rule| rule.failure.reverse()),
+        (BreakerCarry::Keep, |rule| rule.trip.reverse()),
+        (BreakerCarry::Keep, |rule| rule.trip.push(Trip::ErrorCount { at_least: 500 })),
+        (BreakerCarry::KeepState, |rule| rule.failure = vec![FailureKind::ServerError]),
+        (BreakerCarry::KeepState, |rule| rule.window = Duration::from_secs(11)),
+        (BreakerCarry::KeepState, |rule| rule.trip.truncate(1)),
+        (BreakerCarry::Rekeyed, |rule| rule.per_upstream_host = true),
+    ];
+    for (expected, edit) in edits {
+        let mut edited = with_slow.clone();
+        edit(&mut edited);
+        assert_eq!(breaker_effect(&with_slow, &edited), expected, "{edited:?}");
+        for failures in [12, 20] {
+            let breakers = Breakers::new();
+            let old = breakers.apply(std::slice::from_ref(&with_slow));
+            fail(&old, &[0], failures, START);
+            let before = old.status(0, HOST, START).unwrap();
+            let after = breakers.apply(std::slice::from_ref(&edited)).status(0, HOST, START).unwrap();
+            assert_eq!((after.state, after.next_probe), (before.state, before.next_probe), "{edited:?}");
+            let kept = matches!(expected, BreakerCarry::Untouched | BreakerCarry::Keep);
+            let calls = if kept { failures as u64 } else { 0 };
+            assert_eq!((after.tally.calls, after.tally.failures), (calls, calls), "{edited:?}");
+        }
     }
 }
 
