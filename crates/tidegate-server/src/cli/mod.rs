@@ -4,10 +4,10 @@ mod flags;
 mod gateway;
 mod idempotency;
 mod input;
+mod lab;
 mod output;
 mod quickstart;
 mod rules;
-mod lab;
 
 use std::process::ExitCode;
 

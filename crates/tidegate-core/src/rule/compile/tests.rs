@@ -69,8 +69,7 @@ fn test_text() -> impl Strategy<Value = String> {
         "[-+]?[0-9]{0,4}(\\.[0-9]{0,3})?([eE][-+]?[0-9]{1,11})?",
         (1015_usize..1030).prop_map(|digits| "9".repeat(digits)),
     ];
-    let names =
-        word(&["equals", "starts_with", "ends_with", "matches", "semver", "cidr", "before", "after"]);
+    let names = word(&["equals", "starts_with", "ends_with", "matches", "semver", "cidr", "before", "after"]);
     prop_oneof![
         4 => (names, text.clone()).prop_map(|(name, text)| format!("{name}: {text}")),
         1 => (word(&["gt", "gte", "lt", "lte"]), number).prop_map(|(name, number)| format!("{name}: {number}")),
@@ -178,16 +177,18 @@ fn document() -> impl Strategy<Value = String> {
                 .unwrap_or_default();
             format!("resources: {covered}, key: {key}, cost: {cost}, {overrides}mode: {mode}, concurrency: {{ max: 9 }}")
         });
-    let guard = (covered(), word(&["[a]", "[]"]), word(&["{ from: header.k }", "{ derive: [a], window: 1s }"]))
-        .prop_map(|(covered, scope, key)| format!("resources: {covered}, scope: {scope}, key: {key}"));
+    let guard =
+        (covered(), word(&["[a]", "[]"]), word(&["{ from: header.k }", "{ derive: [a], window: 1s }"]))
+            .prop_map(|(covered, scope, key)| format!("resources: {covered}, scope: {scope}, key: {key}"));
     let breaker = covered()
         .prop_map(|covered| format!("resources: {covered}, trip: [ {{ error_count: {{ at_least: 5 }} }} ]"));
     let segment = condition(good_test()).prop_map(|when| format!("when: {when}"));
     let serve = word(&["\"on\"", "\"off\"", "{ split: { \"on\": 50, \"off\": 50 } }"]);
-    let rule = (1_i64..9, prop::option::of(condition(good_test())), serve).prop_map(|(priority, when, serve)| {
-        let when = when.map(|when| format!("when: {when}, ")).unwrap_or_default();
-        format!("priority: {priority}, {when}serve: {serve}")
-    });
+    let rule =
+        (1_i64..9, prop::option::of(condition(good_test())), serve).prop_map(|(priority, when, serve)| {
+            let when = when.map(|when| format!("when: {when}, ")).unwrap_or_default();
+            format!("priority: {priority}, {when}serve: {serve}")
+        });
     let flag =
         numbered("id: q", rule, 0..=2).prop_map(|rules| format!("default: \"off\", rules: [ {rules} ]"));
     (
