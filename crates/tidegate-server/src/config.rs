@@ -110,7 +110,7 @@ pub struct Limits {
     pub max_streams: u32,
     /// Bytes of a request body that a rule needs whole. Others are streamed, and not bounded.
     pub max_body: u64,
-    /// Counters that limits keep at a time, all rules together.
+    /// Keys that each limit remembers at a time.
     pub max_keys: usize,
 }
 

@@ -1,6 +1,7 @@
 //! The administration of a real process, over real sockets.
 
 mod audit;
+mod documented;
 mod explain;
 mod flags;
 mod guard;
@@ -101,7 +102,9 @@ impl World {
 }
 
 fn json(response: &Response) -> Value {
-    serde_json::from_slice(&response.body).unwrap_or_else(|error| panic!("{error}: {}", response.text()))
+    let parsed = serde_json::from_slice(&response.body);
+    assert!(parsed.is_ok(), "no JSON: {}", response.text());
+    parsed.unwrap()
 }
 
 /// Holds an answer against the schema that the administration's own document has for it.
