@@ -91,7 +91,12 @@ async fn serve(args: &Args) -> Exit {
     tokio::spawn(service::serve(service));
     say(format_args!("listening on http://{}", gateway.addr()));
     say(format_args!("admin on http://{}", gateway.admin()));
-    let guide = guide::Guide { url: format!("http://{}", gateway.addr()), rules: &rules, found };
+    let guide = guide::Guide {
+        url: format!("http://{}", gateway.addr()),
+        admin: format!("http://{}", gateway.admin()),
+        rules: &rules,
+        found,
+    };
     if let Err(error) = print(guide) {
         // Who started it may have closed the output and still send requests.
         tracing::debug!(%error, "the guide was not printed");

@@ -3,8 +3,7 @@
 use std::io::{self, BufWriter, Write as _};
 
 use serde_json::{Value, json};
-use tidegate_core::rollout::Explanation;
-use tidegate_core::rollout::explain::Outcome;
+use tidegate_core::rollout::{EvaluateError, Evaluation, Explanation};
 
 use super::{Ask, Next, for_each_subject};
 use crate::cli::Exit;
@@ -50,13 +49,10 @@ pub(super) fn run(args: &Args) -> io::Result<Exit> {
             }
             Err(error) => {
                 fine = false;
-                if !args.json {
-                    return Ok(());
+                if args.json {
+                    writeln!(out, "{}", line(&args.ask.flag, subject, &ask.version, &[], Err(&error)))?;
                 }
-                let (code, message) = (error.code(), error.to_string());
-                let line =
-                    json!({ "subject": subject, "error": code, "message": message, "version": ask.version });
-                writeln!(out, "{line}")
+                Ok(())
             }
         },
     })?;
@@ -64,43 +60,34 @@ pub(super) fn run(args: &Args) -> io::Result<Exit> {
     Ok(ended.unwrap_or(if fine { Exit::Fine } else { Exit::Refused }))
 }
 
+/// As the admin API has it.
 fn to_json(subject: Option<&str>, explanation: &Explanation<'_>, version: &str) -> Value {
-    let rules: Vec<Value> = explanation
-        .rules
-        .iter()
-        .map(|trace| {
-            json!({
-                "rule": trace.rule,
-                "priority": trace.priority,
-                "outcome": outcome(&trace.outcome),
-                "why": trace.outcome.to_string(),
-            })
-        })
-        .collect();
-    let mut line =
-        json!({ "flag": explanation.flag, "subject": subject, "version": version, "rules": rules });
-    let result = match &explanation.result {
-        Ok(result) => json!({
-            "value": result.value,
-            "variant": result.variant,
-            "reason": result.reason.name(),
-            "rule": result.rule,
-            "bucket": result.bucket,
-            "split_bucket": result.split_bucket,
-        }),
-        Err(error) => json!({ "error": error.code(), "message": error.to_string() }),
-    };
-    line["result"] = result;
-    line
+    let rules = explanation.rules.iter().map(
+        |trace| json!({ "rule": trace.rule, "priority": trace.priority, "outcome": trace.outcome.to_string() }),
+    );
+    line(explanation.flag, subject, version, &rules.collect::<Vec<_>>(), explanation.result.as_ref())
 }
 
-fn outcome(outcome: &Outcome) -> &'static str {
-    match outcome {
-        Outcome::Decided => "decided",
-        Outcome::ConditionFalse(_) => "condition_false",
-        Outcome::OutsideShare { .. } => "outside_share",
-        Outcome::SubjectMissing => "subject_missing",
-        Outcome::NotAsked => "not_asked",
-        _ => "other",
-    }
+fn line(
+    flag: &str,
+    subject: Option<&str>,
+    version: &str,
+    rules: &[Value],
+    result: Result<&Evaluation<'_>, &EvaluateError>,
+) -> Value {
+    let (result, error) = match result {
+        Ok(result) => {
+            let result = json!({
+                "variant": result.variant,
+                "value": result.value,
+                "reason": result.reason.name(),
+                "rule": result.rule,
+                "bucket": result.bucket,
+                "split_bucket": result.split_bucket,
+            });
+            (result, Value::Null)
+        }
+        Err(error) => (Value::Null, json!({ "code": error.code(), "message": error.to_string() })),
+    };
+    json!({ "flag": flag, "subject": subject, "version": version, "result": result, "error": error, "rules": rules })
 }

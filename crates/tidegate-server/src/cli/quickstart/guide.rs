@@ -11,6 +11,8 @@ use super::Found;
 pub(super) struct Guide<'a> {
     /// Of the gateway, without a path.
     pub(super) url: String,
+    /// The same of the administration.
+    pub(super) admin: String,
     /// The rule file.
     pub(super) rules: &'a Path,
     /// How it came to be.
@@ -36,7 +38,14 @@ fn step(shows: &'static str, command: impl Into<String>, statuses: &'static str)
 
 impl Guide<'_> {
     fn parts(&self) -> Vec<Part> {
-        vec![self.idempotency(), self.limit(), self.rollout(), self.breaker(), self.rule_file()]
+        vec![
+            self.idempotency(),
+            self.limit(),
+            self.rollout(),
+            self.breaker(),
+            self.rule_file(),
+            self.administration(),
+        ]
     }
 
     /// A payment: `options` are further ones of curl's, and the key is left out when it is empty.
@@ -147,6 +156,22 @@ impl Guide<'_> {
             ),
         ];
         Part { heading: "Rules: edited while everything runs", steps }
+    }
+}
+
+impl Guide<'_> {
+    fn administration(&self) -> Part {
+        let get = |path: &str| format!("curl -i {}{path}", self.admin);
+        let steps = vec![
+            step(
+                "What each resource admitted, refused and failed, and how fast it was.",
+                get("/v1/resources"),
+                "200",
+            ),
+            step("Every version of the rules, and the edit that was refused.", get("/v1/audit"), "200"),
+            step("The same numbers for Prometheus.", get("/metrics"), "200"),
+        ];
+        Part { heading: "Administration: what has happened so far", steps }
     }
 }
 

@@ -41,9 +41,9 @@ fn each_printed_line_shows_the_status_beside_it() {
         .filter_map(|line| line.rsplit_once(" # "))
         .filter(|(_, statuses)| statuses.chars().all(|c| c.is_ascii_digit() || c == ' '))
         .collect();
-    // The five parts of the guide: no line is missed by its spelling.
+    // All parts of the guide, and no line is missed by its spelling.
     assert_eq!(guide.matches("curl ").count(), steps.len(), "{guide}");
-    assert_eq!(guide.matches("\n== ").count(), 5, "{guide}");
+    assert_eq!(guide.matches("\n== ").count(), 6, "{guide}");
     let mut texts = Vec::new();
     for (command, expected) in &steps {
         let line = format!("{command} # {expected}");
@@ -75,6 +75,9 @@ fn each_printed_line_shows_the_status_beside_it() {
     assert!(
         text_of("b-11").contains("tidegate-version: 2;") && text_of("b-12").contains("tidegate-version: 2;")
     );
+    assert!(text_of("/v1/resources").contains("account-errors"));
+    assert!(text_of("/v1/audit").contains("`-1` is outside"));
+    assert!(text_of("/metrics").contains("tidegate_limit_decisions_total{"));
     // The bad edit is told with its place, and the file is as it was at the start.
     program.wait_line("the fault", |line| {
         line.contains("quickstart.rules.yaml:22:31: `-1` is outside").then_some(())
