@@ -50,11 +50,7 @@ pub(super) fn run(args: &Args) -> io::Result<Exit> {
             Err(error) => {
                 fine = false;
                 if args.json {
-                    writeln!(
-                        out,
-                        "{}",
-                        line(&args.ask.flag, subject, &ask.version, Vec::new(), Err(&error))
-                    )?;
+                    writeln!(out, "{}", line(&args.ask.flag, subject, &ask.version, &[], Err(&error)))?;
                 }
                 Ok(())
             }
@@ -69,14 +65,14 @@ fn to_json(subject: Option<&str>, explanation: &Explanation<'_>, version: &str) 
     let rules = explanation.rules.iter().map(
         |trace| json!({ "rule": trace.rule, "priority": trace.priority, "outcome": trace.outcome.to_string() }),
     );
-    line(explanation.flag, subject, version, rules.collect(), explanation.result.as_ref())
+    line(explanation.flag, subject, version, &rules.collect::<Vec<_>>(), explanation.result.as_ref())
 }
 
 fn line(
     flag: &str,
     subject: Option<&str>,
     version: &str,
-    rules: Vec<Value>,
+    rules: &[Value],
     result: Result<&Evaluation<'_>, &EvaluateError>,
 ) -> Value {
     let (result, error) = match result {

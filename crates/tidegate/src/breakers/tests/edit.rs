@@ -2,6 +2,8 @@
 
 use super::*;
 
+type Edit = fn(&mut Breaker);
+
 #[test]
 fn b4_an_untouched_rule_keeps_state_and_window() {
     let breakers = Breakers::new();
@@ -83,7 +85,7 @@ fn b4_breakers_do_what_the_difference_of_rules_says() {
     let slow = |slower_than| Trip::SlowRatio { slower_than, at_least: half() };
     let with_slow =
         Breaker { trip: vec![Trip::ErrorRatio { at_least: half() }, slow(second)], ..rule("bank") };
-    let edits: [(BreakerCarry, fn(&mut Breaker)); 15] = [
+    let edits: [(BreakerCarry, Edit); 15] = [
         (BreakerCarry::Untouched, |_| ()),
         (BreakerCarry::Keep, |rule| rule.resources = Resources::Listed(vec!["pay".into()])),
         (BreakerCarry::Keep, |rule| rule.min_requests = 21),
