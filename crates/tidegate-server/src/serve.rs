@@ -168,13 +168,8 @@ impl Gateway {
         // Load balancers and people can see the whole of it.
         self.subject.drain();
         let gates = self.gates;
-        let (mut drained, executions) = tokio::join!(
-            self.server.shutdown(self.drain),
-            tokio::time::timeout(self.drain, gates.drained()),
-        );
-        if executions.is_err() {
-            drained.tasks += 1;
-        }
+        let drained =
+            self.server.shutdown_after(self.drain, gates.drained(), || gates.executing()).await;
         let health = async {
             if let Some(health) = self.health {
                 health.shutdown().await;

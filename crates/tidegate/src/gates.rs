@@ -171,6 +171,11 @@ impl Gates {
         }
     }
 
+    /// How many executions have begun and are not over and recorded.
+    pub fn executing(&self) -> usize {
+        self.0.running.count.load(Ordering::Acquire)
+    }
+
     /// Forgets keys of limits that are as good as fresh; says how many. A flood that has passed would
     /// else stay in memory.
     pub fn sweep(&self) -> usize {

@@ -241,15 +241,28 @@ impl Server {
 
     /// Stops accepting, closes idle connections, waits up to `drain` for requests, upgraded streams
     /// and tasks to end, then cuts what is left and says how much that was.
-    pub async fn shutdown(mut self, drain: Duration) -> Drained {
+    pub async fn shutdown(self, drain: Duration) -> Drained {
+        self.shutdown_after(drain, std::future::ready(()), || 0).await
+    }
+
+    /// The same, and waits for `work` too: what requests have begun on the workers and does not end
+    /// with their connections. `left` says how much of it there still is.
+    pub async fn shutdown_after(
+        mut self,
+        drain: Duration,
+        work: impl Future<Output = ()>,
+        left: impl Fn() -> usize,
+    ) -> Drained {
         self.stop_accepting();
         let ended = async {
+            // First: while a client is connected, it may begin more.
             self.connections.idle().await;
             self.tasks.idle().await;
+            work.await;
         };
         let left = match tokio::time::timeout(drain, ended).await {
             Ok(()) => Drained::default(),
-            Err(_) => Drained { connections: self.connections.count(), tasks: self.tasks.count() },
+            Err(_) => Drained { connections: self.connections.count(), tasks: self.tasks.count() + left() },
         };
         self.stop.send_replace(true);
         let threads = std::mem::take(&mut self.threads);
