@@ -1,6 +1,7 @@
-//! Measures each request to the idempotency store.
+//! Measures each request to the idempotency store, and bounds how long it may take.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tidegate_core::Timestamp;
 use tidegate_core::idempotency::record::Fence;
@@ -12,6 +13,10 @@ use tidegate_store::traits::{
 
 use crate::env::Env;
 use crate::metrics::Metrics;
+
+/// How long a request may take. Longer than a store itself waits for its locks; what waits in the
+/// store's queue behind others that wait must not add up.
+const STORE_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// A store whose requests move `tidegate_store_request_duration_seconds`.
 pub(crate) struct Timed {
@@ -31,7 +36,12 @@ impl Timed {
     {
         Box::pin(async move {
             let started = self.env.now();
-            let answer = request.await;
+            // Dropping a request is safe: a claim that is granted all the same is given up by the store,
+            // and all others are repeated or need not be.
+            let answer = match tokio::time::timeout(STORE_TIMEOUT, request).await {
+                Ok(answer) => answer,
+                Err(late) => Err(StoreError::Busy { store: "idempotency", source: Arc::new(late) }),
+            };
             let took = self.env.now().since(started);
             self.metrics.store_request("idempotency", operation, answer.is_ok(), took);
             answer
