@@ -211,7 +211,10 @@ impl<C: Compile> Driver<C> {
         let told = self.status.refusal.as_ref().is_some_and(|told| told.rendered == refusal.rendered);
         let entry = self.entry(AuditKind::Refused, None, None, &refusal.rendered);
         if !told {
-            tracing::error!(faults = refusal.faults, "the rule file is refused: {}", refusal.rendered);
+            // Without a version the start ends with this very text.
+            if self.in_force.is_some() {
+                tracing::error!(faults = refusal.faults, "the rule file is refused: {}", refusal.rendered);
+            }
             self.count(LoadSource::File, LoadResult::Refused);
             self.status.refusal = Some(self.refused(refusal));
         }
