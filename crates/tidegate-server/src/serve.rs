@@ -168,8 +168,7 @@ impl Gateway {
         // Load balancers and people can see the whole of it.
         self.subject.drain();
         let gates = self.gates;
-        let drained =
-            self.server.shutdown_after(self.drain, gates.drained(), || gates.executing()).await;
+        let drained = self.server.shutdown_after(self.drain, gates.drained(), || gates.executing()).await;
         let health = async {
             if let Some(health) = self.health {
                 health.shutdown().await;

@@ -31,6 +31,8 @@ pub(crate) struct Exchange {
     pub(crate) taken: Taken,
     /// The labels that rollout gave it.
     pub(crate) flags: Option<HeaderValue>,
+    /// The idempotency key, where its rule takes it from the path.
+    pub(crate) path_key: Option<String>,
     /// What the cache is asked with, where a breaker's fallback names it.
     pub(crate) cacheable: Option<Cacheable>,
 }
@@ -88,8 +90,11 @@ impl Exchange {
 
 /// Removes every header that only Tidegate may set.
 pub(crate) fn strip(headers: &mut HeaderMap) {
-    let ours =
-        |name: &HeaderName| name.as_str().starts_with("tidegate-") || *name == respond::IDEMPOTENT_REPLAYED;
+    // Many frameworks see `Tidegate_Fence` and `Tidegate-Fence` under one name.
+    let ours = |name: &HeaderName| {
+        name.as_str().strip_prefix("tidegate").is_some_and(|rest| rest.starts_with(['-', '_']))
+            || *name == respond::IDEMPOTENT_REPLAYED
+    };
     // Most requests carry none: one scan, no removal.
     while let Some(name) = headers.keys().find(|name| ours(name)).cloned() {
         headers.remove(name);

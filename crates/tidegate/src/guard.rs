@@ -231,6 +231,7 @@ impl<'a> ResourceCall<'a> {
             method: Method::default(),
             taken: request::Taken::default(),
             flags: None,
+            path_key: None,
             cacheable: None,
         };
         exchange.taken = taken.map_err(|refusal| refused(&exchange, refusal))?;

@@ -19,7 +19,7 @@ use crate::event::{CallFailed, IdempotencyAnswered, IdempotencyOutcome, Refused}
 use crate::exchange::{Exchange, strip};
 use crate::gates::{Gates, InForce};
 use crate::layer::breaker::InFlight;
-use crate::layer::idempotency::{Asked, Guarded};
+use crate::layer::idempotency::{Asked, Guarded, Keyed};
 use crate::layer::{breaker, idempotency, limit, rollout};
 use crate::request::{self, Origin};
 use crate::respond::{self, Refusal, TIDEGATE_VERSION};
@@ -140,6 +140,7 @@ impl Entry<'_> {
             resource,
             context: self.context.clone(),
             method: parts.method.clone(),
+            path_key: idempotency::path_key(self.rules, resource, path),
             cacheable: breaker::cacheable(self.rules, resource, parts, &taken),
             taken,
             flags,
@@ -192,16 +193,22 @@ async fn once<C: Call>(
     permits: Option<Arc<Permits>>,
     call: &C,
 ) -> Response<Body> {
+    let invalid = |refusal: &Refusal| {
+        IdempotencyAnswered { exchange, outcome: IdempotencyOutcome::Invalid }.emit();
+        exchange.refused(refusal)
+    };
+    let keyed = match Keyed::of_head(exchange, &inbound.parts) {
+        Ok(Keyed::No) => return unguarded(exchange, inbound, permits, call).await,
+        Ok(keyed) => keyed,
+        Err(refusal) => return invalid(&refusal),
+    };
     // Whatever the fingerprint needs now, a record of an older rule may need the body.
     let body = match read(&mut inbound.body, exchange.gates.settings().max_body).await {
         Ok(body) => body,
         Err(refusal) => return exchange.refused(&refusal),
     };
-    match Asked::new(exchange, &inbound.parts, &body) {
-        Err(refusal) => {
-            IdempotencyAnswered { exchange, outcome: IdempotencyOutcome::Invalid }.emit();
-            exchange.refused(&refusal)
-        }
+    match Asked::keyed(keyed, exchange, &inbound.parts, &body) {
+        Err(refusal) => invalid(&refusal),
         Ok(None) => {
             inbound.body = Body::full(body);
             unguarded(exchange, inbound, permits, call).await

@@ -56,6 +56,7 @@ pub(super) async fn ask(gates: &Gates, rules: &Arc<InForce>, question: Question)
             breakers: Vec::new(),
         },
         resource,
+        path_key: idempotency::path_key(rules, resource, &path),
         wait: Duration::ZERO,
         verdict: None,
     };
@@ -71,6 +72,7 @@ struct Asking<'a> {
     gates: &'a Gates,
     rules: &'a Arc<InForce>,
     resource: usize,
+    path_key: Option<String>,
     explained: Explained,
     /// In the queue of a leaky bucket.
     wait: Duration,
@@ -132,6 +134,7 @@ impl Asking<'_> {
             cacheable: breaker::cacheable(self.rules, self.resource, parts, &taken),
             taken,
             flags: None,
+            path_key: self.path_key.take(),
         };
         self.idempotency(&exchange, parts, body).await;
         self.breakers(&exchange, hosts);

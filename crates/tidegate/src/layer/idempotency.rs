@@ -26,7 +26,7 @@ use crate::event::{IdempotencyAnswered, IdempotencyOutcome, StoreFailed};
 use crate::exchange::Exchange;
 use crate::respond::Refusal;
 
-pub(crate) use ask::Asked;
+pub(crate) use ask::{Asked, Keyed, path_key};
 pub(crate) use peek::{Peeked, Unanswered, peek};
 
 /// How often a waiter asks the store when nobody in this process told it of an end.
@@ -148,24 +148,27 @@ impl<C: Call> Guarded<C> {
     /// claimed.
     async fn look(&self, open: &super::breaker::Open) -> Step {
         let exchange = &self.exchange;
-        let mut ask = self.asked.claim(exchange);
-        let shown = match exchange.gates.records().read(&self.asked.id).await {
-            Ok(shown) => shown,
+        match self.answer_now().await {
+            Ok(None) => Step::Done(super::breaker::answer(exchange, open)),
+            Ok(Some(answer)) => self.answer(answer),
             Err(error) => {
                 StoreFailed { exchange, error: &error }.emit();
-                return Step::Done(self.refuse_store());
+                Step::Done(self.refuse_store())
             }
-        };
-        let Some(shown) = shown else { return Step::Done(super::breaker::answer(exchange, open)) };
+        }
+    }
+
+    /// What a claim would be answered, without making one; `None`: it would be granted.
+    async fn answer_now(&self) -> Result<Option<Answer>, StoreError> {
+        let exchange = &self.exchange;
+        let Some(shown) = exchange.gates.records().read(&self.asked.id).await? else { return Ok(None) };
+        let mut ask = self.asked.claim(exchange);
         let mut answer = transition::claim(Some(&shown.record), &ask, shown.now);
         if let Err(Answer::NotComputed { fields }) = &answer {
             ask.also = Asked::fingerprint(exchange, &self.parts, &self.body, fields);
             answer = transition::claim(Some(&shown.record), &ask, shown.now);
         }
-        match answer {
-            Ok(_) => Step::Done(super::breaker::answer(exchange, open)),
-            Err(answer) => self.answer(answer),
-        }
+        Ok(answer.err())
     }
 
     fn answer(&self, answer: Answer) -> Step {

@@ -10,8 +10,45 @@ use tidegate_core::rule::model::{AttributeSource, FingerprintPart, Idempotency, 
 
 use super::rule;
 use crate::exchange::Exchange;
+use crate::gates::InForce;
 use crate::request::{Origin, describe, take_one};
 use crate::respond::Refusal;
+
+/// What the head of a request says about its key.
+pub(crate) enum Keyed {
+    /// There is none, and the rule does not ask for one: the gate lets it pass, body unread.
+    No,
+    /// This one.
+    Yes(Key),
+    /// It is in the body, or made of parts of it.
+    InBody,
+}
+
+impl Keyed {
+    /// Looks for the key before the body is read: a client that must mend its key need not send one.
+    pub(crate) fn of_head(exchange: &Exchange, parts: &Parts) -> Result<Self, Refusal> {
+        let rule = rule(exchange);
+        let KeySource::Attribute { from, required } = &rule.key else { return Ok(Self::InBody) };
+        if matches!(from, AttributeSource::Body(_)) {
+            return Ok(Self::InBody);
+        }
+        let key = named_key(rule, from, *required, exchange, parts, None)?;
+        Ok(key.map_or(Self::No, Self::Yes))
+    }
+}
+
+/// The part of the path that the rule of `resource` takes its key from.
+pub(crate) fn path_key(
+    rules: &InForce,
+    resource: usize,
+    path: &(dyn Fn(&str) -> Option<String> + Sync),
+) -> Option<String> {
+    let plan = rules.plan.resources[resource].idempotency.as_ref()?;
+    match &rules.plan.rules.idempotency[plan.rule].key {
+        KeySource::Attribute { from: AttributeSource::Path(name), .. } => path(name),
+        _ => None,
+    }
+}
 
 /// The question, computed once for all tries of one request.
 pub(crate) struct Asked {
@@ -25,8 +62,23 @@ pub(crate) struct Asked {
 impl Asked {
     /// Of a request with its whole body. `None`: it has no key and the rule does not require one.
     pub(crate) fn new(exchange: &Exchange, parts: &Parts, body: &Bytes) -> Result<Option<Self>, Refusal> {
+        Self::keyed(Keyed::of_head(exchange, parts)?, exchange, parts, body)
+    }
+
+    /// The same when the head has been looked at.
+    pub(crate) fn keyed(
+        keyed: Keyed,
+        exchange: &Exchange,
+        parts: &Parts,
+        body: &Bytes,
+    ) -> Result<Option<Self>, Refusal> {
         let rule = rule(exchange);
-        let Some(key) = key(rule, exchange, parts, body)? else { return Ok(None) };
+        let key = match keyed {
+            Keyed::No => None,
+            Keyed::Yes(key) => Some(key),
+            Keyed::InBody => key_in_body(rule, exchange, parts, body)?,
+        };
+        let Some(key) = key else { return Ok(None) };
         let plan = exchange.plan().idempotency.as_ref();
         let mut scope = Vec::new();
         for &index in plan.map_or(&[][..], |plan| &plan.scope) {
@@ -76,15 +128,33 @@ impl Asked {
     }
 }
 
-fn key(rule: &Idempotency, exchange: &Exchange, parts: &Parts, body: &Bytes) -> Result<Option<Key>, Refusal> {
-    let (from, required) = match &rule.key {
-        KeySource::Attribute { from, required } => (from, *required),
-        KeySource::Derived { parts: fields, .. } => {
-            return with_request(exchange, parts, body, |request| fingerprint::derive_key(fields, request))
-                .map(Some)
-                .map_err(|error| Refusal::AttributeMissing { attribute: part_name(&error) });
+fn key_in_body(
+    rule: &Idempotency,
+    exchange: &Exchange,
+    parts: &Parts,
+    body: &Bytes,
+) -> Result<Option<Key>, Refusal> {
+    match &rule.key {
+        KeySource::Attribute { from, required } => {
+            named_key(rule, from, *required, exchange, parts, Some(body))
         }
-    };
+        KeySource::Derived { parts: fields, .. } => {
+            with_request(exchange, parts, body, |request| fingerprint::derive_key(fields, request))
+                .map(Some)
+                .map_err(|error| Refusal::AttributeMissing { attribute: part_name(&error) })
+        }
+    }
+}
+
+/// The key that a client has chosen.
+fn named_key(
+    rule: &Idempotency,
+    from: &AttributeSource,
+    required: bool,
+    exchange: &Exchange,
+    parts: &Parts,
+    body: Option<&Bytes>,
+) -> Result<Option<Key>, Refusal> {
     let found = match from {
         AttributeSource::Header(name) => header_key(&parts.headers, name),
         other => text_of(exchange, other, parts, body).map(|text| Key::from_text(&text)).transpose(),
@@ -97,11 +167,16 @@ fn key(rule: &Idempotency, exchange: &Exchange, parts: &Parts, body: &Bytes) -> 
 }
 
 /// A key that stands elsewhere than in a header.
-fn text_of(exchange: &Exchange, from: &AttributeSource, parts: &Parts, body: &Bytes) -> Option<String> {
-    let json = serde_json::from_slice(body).ok();
+fn text_of(
+    exchange: &Exchange,
+    from: &AttributeSource,
+    parts: &Parts,
+    body: Option<&Bytes>,
+) -> Option<String> {
+    let json = body.and_then(|body| serde_json::from_slice(body).ok());
     let origin = Origin {
         parts,
-        path: &|_| None,
+        path: &|_| exchange.path_key.clone(),
         client: exchange.context.client,
         ipv6_prefix: exchange.gates.settings().ipv6_prefix,
         body: json.as_ref(),

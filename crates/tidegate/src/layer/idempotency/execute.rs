@@ -4,13 +4,13 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{HeaderName, HeaderValue};
+use http::header::{CONNECTION, HeaderName, HeaderValue, UPGRADE};
 use http::{HeaderMap, Request, Response, StatusCode, response};
 use tidegate_core::Timestamp;
 use tidegate_core::idempotency::transition::{Held, How};
-use tidegate_core::idempotency::{Outcome, Owner, Record, RecordId, Stage, StoredResponse};
+use tidegate_core::idempotency::{Answer, Outcome, Owner, RecordId, StoredResponse};
 use tidegate_core::rule::model::CommitMode;
-use tidegate_store::traits::{Fenced, Renewed, Shown, StoreError};
+use tidegate_store::traits::{Fenced, Renewed, StoreError};
 
 use super::{Guarded, rule};
 use crate::Body;
@@ -51,7 +51,7 @@ enum Ended {
     Final(response::Parts, Prefix),
     /// The handler completed the record itself; it returned this, or nothing.
     Committed(Arc<StoredResponse>, Option<Response<Body>>),
-    /// The handler found another attempt in its place, and rolled back.
+    /// The handler or upstream found another attempt in its place, and rolled back.
     Superseded,
     /// Not applied, or nobody knows.
     Other(Outcome, Result<Response<Body>, CallError>),
@@ -96,6 +96,9 @@ impl<C: Call> Execution<'_, C> {
         let exchange = &*self.guarded.exchange;
         let mut request =
             Request::from_parts(self.guarded.parts.clone(), Body::full(self.guarded.body.clone()));
+        // What comes after a switch of protocols can neither be recorded nor replayed.
+        request.headers_mut().remove(UPGRADE);
+        request.headers_mut().remove(CONNECTION);
         exchange.label(request.headers_mut());
         self.fence(request.headers_mut());
         request.extensions_mut().insert(claim.clone());
@@ -107,6 +110,9 @@ impl<C: Call> Execution<'_, C> {
                 return Ended::Committed(stored, result.ok().filter(|response| claim.made(response)));
             }
             Stand::Superseded => return Ended::Superseded,
+        }
+        if result.as_ref().is_ok_and(|response| says(response, "superseded")) {
+            return Ended::Superseded;
         }
         let outcome = match &result {
             Ok(response) => outcome_of(response),
@@ -187,7 +193,7 @@ impl<C: Call> Execution<'_, C> {
                 return pipeline::answer(exchange, Err(CallError::broken(&error)));
             }
         };
-        let mut response = Response::from_parts(parts, body.into_body());
+        let mut response = pipeline::answer(exchange, Ok(Response::from_parts(parts, body.into_body())));
         match exchange.gates.records().complete(&self.held, &stored).await {
             Ok(Fenced::Done) => response,
             Ok(Fenced::Superseded) => self.superseded().await,
@@ -211,8 +217,9 @@ impl<C: Call> Execution<'_, C> {
     async fn superseded(&self) -> Response<Body> {
         let exchange = &*self.guarded.exchange;
         IdempotencyAnswered { exchange, outcome: IdempotencyOutcome::Superseded }.emit();
-        match exchange.gates.records().read(self.held.id()).await {
-            Ok(Some(Shown { record: Record { stage: Stage::Finished(winner), .. }, .. })) => replay(&winner),
+        // The key may stand for another request by now, whose result is none of this client's business.
+        match self.guarded.answer_now().await {
+            Ok(Some(Answer::Replay { response: winner, .. })) => replay(&winner),
             _ => exchange.refused(&Refusal::Superseded { rule: rule(exchange).id.clone() }),
         }
     }
@@ -238,10 +245,14 @@ fn outcome_of(response: &Response<Body>) -> Outcome {
     if let Some(said) = response.extensions().get::<Outcome>() {
         return *said;
     }
-    match response.headers().get(TIDEGATE_OUTCOME) {
-        Some(said) if said == "retryable" => Outcome::NotApplied,
-        _ => Outcome::of_status(response.status().as_u16()),
+    if says(response, "retryable") {
+        return Outcome::NotApplied;
     }
+    Outcome::of_status(response.status().as_u16())
+}
+
+fn says(response: &Response<Body>, outcome: &str) -> bool {
+    response.headers().get(TIDEGATE_OUTCOME).is_some_and(|said| said == outcome)
 }
 
 /// What the store could not be told yet.
