@@ -101,6 +101,11 @@ impl Program {
         lines.flat_map(|(_, line)| [line.as_str(), "\n"]).collect()
     }
 
+    /// Whether both of its streams have been read to their ends.
+    pub fn ended_streams(&self) -> bool {
+        self.output.0.lock().unwrap_or_else(PoisonError::into_inner).open_streams == 0
+    }
+
     /// Ends it at once (SIGKILL) and waits until it is gone.
     pub fn kill(&mut self) {
         // Both fail only when it has ended already.

@@ -71,6 +71,11 @@ impl Gate {
         self.0.1.notify_all();
     }
 
+    /// Whether it is open.
+    pub fn is_open(&self) -> bool {
+        *self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits until it is open.
     ///
     /// # Panics

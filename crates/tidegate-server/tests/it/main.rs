@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "clippy does not know the helpers of tests as tests")]
 
 mod admin;
+mod cases;
 mod cli;
 mod drain;
 mod exchange;

@@ -1,0 +1,258 @@
+//! How executions end, and what that leaves in the record.
+
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tidegate_testkit::wait::Deadline;
+use tidegate_testkit::{Exchange, Gate, Origin, request};
+
+use super::gateway::{Gateway, Setup, is_replay, outcome, retry_after};
+
+const RULES: &str = "
+resources:
+  - { id: pay, match: { path: /pay }, timeout: 300ms }
+idempotency:
+  - { id: once, resources: [pay], scope: [], key: { from: header.idempotency-key }, lease: 200ms, max_execution: 1s, retention: 1h }
+";
+
+#[test]
+fn three_outcomes_by_status() {
+    let gateway = Gateway::start(RULES);
+    let released = Some(());
+    let unknown = None;
+    for (status, said, expected) in [
+        (401, None, released),
+        (407, None, released),
+        (425, None, released),
+        (429, None, released),
+        (200, Some("retryable"), released),
+        (404, Some("retryable"), released),
+        (500, Some("retryable"), released),
+        (408, None, unknown),
+        (500, None, unknown),
+        (503, None, unknown),
+        (500, Some("something-else"), unknown),
+    ] {
+        let key = format!("{status}-{}", said.unwrap_or("silent"));
+        gateway.origin.on("/pay", move |exchange| {
+            let mut headers: Vec<_> = said.map(|said| ("Tidegate-Outcome", said)).into_iter().collect();
+            headers.push(("Tidegate-Idempotency", "theirs"));
+            headers.push(("Idempotent-Replayed", "true"));
+            exchange.respond(status, &headers, b"answer")
+        });
+        let before = gateway.origin.calls("/pay");
+        let first = gateway.post("/pay", &key, "{}");
+        assert_eq!((first.status, first.text().as_str()), (status, "answer"), "{key}");
+        assert_eq!(first.header("tidegate-outcome"), None, "the upstream's word is not the client's: {key}");
+        assert_eq!(first.header("tidegate-idempotency"), None, "nor may it speak as Tidegate: {key}");
+        gateway.origin.answer("/pay", 200, &[], "second");
+        if expected == released {
+            let second = gateway.post("/pay", &key, "{}");
+            assert_eq!((second.status, second.text().as_str()), (200, "second"), "{key}");
+            assert_eq!(gateway.origin.last().header("tidegate-fence"), Some("2"), "{key}");
+            assert_eq!(gateway.origin.last().header("tidegate-attempt"), Some("2"), "{key}");
+            assert!(is_replay(&gateway.post("/pay", &key, "{}")), "{key}");
+            assert_eq!(gateway.origin.calls("/pay"), before + 2, "{key}");
+        } else {
+            assert_unknown(&gateway, &key);
+            assert_eq!(gateway.origin.calls("/pay"), before + 1, "{key}");
+        }
+    }
+    // A final one of each kind, and a redirect.
+    for status in [200, 204, 303, 400, 402, 404, 409, 422] {
+        gateway.origin.answer(
+            "/pay",
+            status,
+            &[("Tidegate-Outcome", "x"), ("Idempotent-Replayed", "true")],
+            "",
+        );
+        let key = format!("final-{status}");
+        for replayed in [false, true] {
+            let response = gateway.post("/pay", &key, "{}");
+            assert_eq!((response.status, is_replay(&response)), (status, replayed));
+            assert_eq!(response.header("tidegate-outcome"), None, "{key}");
+        }
+    }
+}
+
+/// In progress while the lease lasts, then not known; never executed again.
+fn assert_unknown(gateway: &Gateway, key: &str) {
+    let held = gateway.post_until("/pay", key, |response| {
+        assert_eq!(response.status, 409, "{key}: {response:?}");
+        outcome(response).1 == "outcome-unknown"
+    });
+    assert_eq!(held.header("retry-after"), None, "waiting does not help: {held:?}");
+}
+
+#[test]
+fn a_call_that_got_no_answer_is_not_known() {
+    let gateway = Gateway::start(RULES);
+    gateway.origin.on("/pay", |exchange| {
+        exchange.wait_closed();
+        Ok(())
+    });
+    assert_eq!(outcome(&gateway.post("/pay", "timeout", "{}")), (504, "upstream-timeout".to_owned()));
+    gateway.origin.on("/pay", Exchange::reset);
+    assert_eq!(outcome(&gateway.post("/pay", "reset", "{}")), (502, "upstream-unavailable".to_owned()));
+    gateway.origin.on("/pay", |exchange| {
+        exchange.body()?;
+        exchange.close();
+        exchange.raw("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+    });
+    assert_eq!(outcome(&gateway.post("/pay", "half", "{}")), (502, "upstream-unavailable".to_owned()));
+    gateway.origin.on("/pay", |exchange| exchange.raw("I am no HTTP\r\n\r\n"));
+    assert_eq!(outcome(&gateway.post("/pay", "nonsense", "{}")), (502, "upstream-unavailable".to_owned()));
+    gateway.origin.answer("/pay", 200, &[], "");
+    for key in ["timeout", "reset", "half", "nonsense"] {
+        assert_unknown(&gateway, key);
+    }
+    assert_eq!(gateway.origin.calls("/pay"), 4);
+}
+
+#[test]
+fn a_call_that_was_never_sent_is_released() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let setup = Setup { upstreams: vec![format!("http://{closed}")], ..Setup::default() };
+    let gateway = Gateway::with(RULES, setup);
+    for _ in 0..2 {
+        assert_eq!(outcome(&gateway.post("/pay", "k1", "{}")), (502, "upstream-unavailable".to_owned()));
+    }
+    let origin = Origin::start_at(closed);
+    let response = gateway.post("/pay", "k1", "{}");
+    assert_eq!((response.status, is_replay(&response)), (200, false));
+    assert_eq!(origin.last().header("tidegate-fence"), Some("3"));
+    assert!(is_replay(&gateway.post("/pay", "k1", "{}")));
+}
+
+#[test]
+fn an_upstream_that_was_superseded_gives_its_client_the_winners_result() {
+    let rules = RULES.replace(
+        "key }, lease: 200ms, max_execution: 1s",
+        "key }, on_unknown: retry, lease: 300ms, max_execution: 300ms",
+    );
+    let gateway = Gateway::start(&rules.replace("timeout: 300ms", "timeout: 20s"));
+    let gate = Gate::new();
+    let held = gate.clone();
+    let count = AtomicUsize::new(0);
+    gateway.origin.on("/pay", move |exchange| {
+        if count.fetch_add(1, Ordering::SeqCst) == 0 {
+            held.wait();
+            // It compared fencing tokens, found a higher one and rolled back.
+            return exchange.respond(409, &[("Tidegate-Outcome", "superseded")], b"rolled back");
+        }
+        exchange.respond(201, &[], b"winner")
+    });
+    let late = gateway.post_later("/pay", "k1", "{}");
+    gateway.origin.wait_calls("/pay", 1);
+    gateway.post_until("/pay", "k1", |response| response.status == 201);
+    gate.open();
+    let late = late.join().unwrap();
+    assert_eq!((late.status, late.text().as_str(), is_replay(&late)), (201, "winner", true));
+
+    // Nobody has superseded it as far as the record says: nothing is known of the outcome.
+    gateway
+        .origin
+        .on("/pay", |exchange| exchange.respond(409, &[("Tidegate-Outcome", "superseded")], b"rolled back"));
+    assert_eq!(outcome(&gateway.post("/pay", "k2", "{}")), (409, "superseded".to_owned()));
+}
+
+#[test]
+fn a_renewed_lease_lasts_as_long_as_the_work() {
+    let rules =
+        RULES.replace("timeout: 300ms", "timeout: 20s").replace("max_execution: 1s", "max_execution: 1m");
+    let gateway = Gateway::start(&rules);
+    let gate = Gate::new();
+    let held = gate.clone();
+    gateway.origin.on("/pay", move |exchange| {
+        held.wait();
+        exchange.respond(200, &[], b"done")
+    });
+    let first = gateway.post_later("/pay", "k1", "{}");
+    gateway.origin.wait_calls("/pay", 1);
+    let mut database = gateway.database();
+    let renewed = "SELECT lease_until - claimed_at > 1000 FROM tidegate_idempotency";
+    tidegate_testkit::wait_until("several renewals", || {
+        let response = gateway.post("/pay", "k1", "{}");
+        assert_eq!(outcome(&response), (409, "idempotency-in-progress".to_owned()));
+        assert_eq!(retry_after(&response), 1);
+        database.number(renewed) == 1
+    });
+    gate.open();
+    assert_eq!(first.join().unwrap().text(), "done");
+    assert!(is_replay(&gateway.post("/pay", "k1", "{}")));
+}
+
+#[test]
+fn a_store_that_is_locked_executes_nothing() {
+    let gateway = Gateway::start(RULES);
+    assert_eq!(gateway.post("/pay", "before", "{}").status, 200);
+    let mut database = gateway.database();
+    database.run("BEGIN EXCLUSIVE");
+    let calls: Vec<_> = (0..8).map(|call| gateway.post_later("/pay", &format!("k{call}"), "{}")).collect();
+    // What needs no write goes on: replays, and what no rule guards.
+    assert!(is_replay(&gateway.post("/pay", "before", "{}")));
+    assert_eq!(gateway.get("/open").status, 200);
+    for call in calls {
+        // Within the deadline of the client, at the latest.
+        let response = call.join().unwrap();
+        assert_eq!(outcome(&response), (503, "store-unavailable".to_owned()));
+        assert_eq!(retry_after(&response), 1);
+    }
+    assert_eq!(gateway.origin.calls("/pay"), 1);
+    database.run("ROLLBACK");
+    let response = gateway.post_until("/pay", "k0", |response| response.status != 503);
+    assert_eq!((response.status, is_replay(&response)), (200, false));
+}
+
+/// However many wait for the store, none of them waits for all the others in turn.
+#[test]
+fn a_store_that_is_locked_keeps_a_crowd_waiting_no_longer_than_one() {
+    let gateway = Gateway::start(RULES);
+    assert_eq!(gateway.post("/pay", "before", "{}").status, 200);
+    let mut database = gateway.database();
+    database.run("BEGIN EXCLUSIVE");
+    let crowd: Vec<_> = (0..400).map(|call| gateway.begin("/pay", &format!("k{call}"), "{}")).collect();
+    let all_told = Deadline::after(Duration::from_secs(14));
+    for mut client in crowd {
+        let response = client.read_response(false).unwrap();
+        assert_eq!(outcome(&response), (503, "store-unavailable".to_owned()));
+    }
+    assert!(!all_told.passed(), "the busy timeouts of several batches have added up");
+    database.run("ROLLBACK");
+    for call in 0..400 {
+        let key = format!("k{call}");
+        let response = gateway.post_until("/pay", &key, |response| response.status != 503);
+        assert_eq!((response.status, is_replay(&response)), (200, false), "nothing of it was claimed");
+    }
+    assert_eq!(gateway.origin.calls("/pay"), 401);
+}
+
+/// The result is the client's even if the store cannot take it yet; then it is stored.
+#[test]
+fn a_result_that_cannot_be_stored_is_given_out_and_stored_later() {
+    let rules = RULES
+        .replace("timeout: 300ms", "timeout: 20s")
+        .replace("lease: 200ms, max_execution: 1s", "lease: 30s");
+    let gateway = Gateway::start(&rules.replace("retention: 1h", "retention: 24h"));
+    let gate = Gate::new();
+    let held = gate.clone();
+    gateway.origin.on("/pay", move |exchange| {
+        held.wait();
+        exchange.respond(201, &[], b"done")
+    });
+    let first = gateway.post_later("/pay", "k1", "{}");
+    gateway.origin.wait_calls("/pay", 1);
+    let mut database = gateway.database();
+    database.run("BEGIN IMMEDIATE");
+    gate.open();
+    let first = first.join().unwrap();
+    assert_eq!((first.status, first.text().as_str()), (201, "done"));
+    assert_eq!(first.header("tidegate-idempotency"), Some("unrecorded"));
+    database.run("ROLLBACK");
+    let replay = gateway.post_until("/pay", "k1", |response| response.status != 409);
+    assert_eq!((replay.status, replay.text().as_str(), is_replay(&replay)), (201, "done", true));
+    assert_eq!(gateway.origin.calls("/pay"), 1);
+    let open = request(gateway.addr, "GET", "/open", &[], b"");
+    assert_eq!(open.header("tidegate-idempotency"), None);
+}
