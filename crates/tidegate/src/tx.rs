@@ -36,6 +36,11 @@ use crate::Body;
 use crate::body::{BodyError, BoxError, Prefix};
 use crate::exchange::Exchange;
 
+/// How often the row is looked at for a commit that was left half-way, and how long the first pause is:
+/// a tenth of a second or two together, in which any COMMIT that is under way ends.
+const SETTLE_LOOKS: u32 = 5;
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+
 /// The right to carry out one intent, in the hands of the handler that does.
 ///
 /// The layer puts it into the request's extensions wherever an idempotency rule guards the request and
@@ -221,14 +226,21 @@ impl Claim {
         Ok(Response::from_parts(head, body.into_body()))
     }
 
-    /// How the attempt stands, after a look at the row if a commit was left half-way.
+    /// How the attempt stands, after looks at the row if a commit was left half-way: it may be under way
+    /// still.
     pub(crate) async fn settle(&self) -> Stand {
-        let stand = self.stand();
-        if !matches!(stand, Stand::Committing) {
-            return stand;
-        }
-        if let Some(stand) = self.look().await {
-            self.stands(stand);
+        let mut pause = FIRST_PAUSE;
+        for look in 0..SETTLE_LOOKS {
+            if !matches!(self.stand(), Stand::Committing) {
+                break;
+            }
+            if look > 0 {
+                tokio::time::sleep(pause).await;
+                pause *= 2;
+            }
+            if let Some(stand) = self.look().await {
+                self.stands(stand);
+            }
         }
         self.stand()
     }

@@ -53,6 +53,8 @@ enum Ended {
     Committed(Arc<StoredResponse>, Option<Response<Body>>),
     /// The handler or upstream found another attempt in its place, and rolled back.
     Superseded,
+    /// Nobody knows what became of the handler's commit, the handler neither.
+    InDoubt,
     /// Not applied, or nobody knows.
     Other(Outcome, Result<Response<Body>, CallError>),
 }
@@ -82,6 +84,10 @@ impl<C: Call> Execution<'_, C> {
             Ended::Committed(_, Some(response)) => pipeline::answer(exchange, Ok(response)),
             Ended::Committed(stored, None) => replay(&stored),
             Ended::Superseded => self.superseded().await,
+            Ended::InDoubt => {
+                self.give_back(Outcome::Unknown).await;
+                exchange.refused(&Refusal::OutcomeUnknown { rule: rule(exchange).id.clone() })
+            }
             Ended::Other(outcome, result) => {
                 self.give_back(outcome).await;
                 pipeline::answer(exchange, result)
@@ -105,7 +111,7 @@ impl<C: Call> Execution<'_, C> {
         let result = pipeline::call(exchange, admission, request, &self.guarded.call).await;
         match claim.settle().await {
             Stand::Open => {}
-            Stand::Committing => return Ended::Other(Outcome::Unknown, result),
+            Stand::Committing => return Ended::InDoubt,
             Stand::Committed(stored) => {
                 return Ended::Committed(stored, result.ok().filter(|response| claim.made(response)));
             }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use sqlx::SqlitePool;
 use tempfile::TempDir;
@@ -128,7 +129,9 @@ pub(super) async fn send<H: AsyncHandler>(
 pub(super) struct Answer {
     pub(super) status: u16,
     pub(super) headers: HeaderMap,
+    /// As text, as far as it is.
     pub(super) body: String,
+    pub(super) bytes: Bytes,
 }
 
 impl Answer {
@@ -138,7 +141,8 @@ impl Answer {
         Self {
             status: head.status.as_u16(),
             headers: head.headers,
-            body: String::from_utf8(bytes.to_vec()).unwrap(),
+            body: String::from_utf8_lossy(&bytes).into_owned(),
+            bytes,
         }
     }
 
