@@ -76,8 +76,6 @@ fn b4_a_closed_window_is_kept_where_its_counts_mean_the_same() {
     }
 }
 
-type Edit = fn(&mut Breaker);
-
 /// What a change of each field does is what the difference between two rule sets says that it does.
 #[test]
 fn b4_breakers_do_what_the_difference_of_rules_says() {
