@@ -11,6 +11,7 @@ pub mod limit;
 pub mod rollout;
 pub mod rule;
 pub mod time;
+mod token;
 
 pub use attribute::{Attributes, Value};
 pub use time::Timestamp;

@@ -12,7 +12,8 @@ use std::time::Duration;
 use crate::gateway::{HostHeader, ListenerConfig, UpstreamConfig, UpstreamUrl};
 
 pub use layers::{Environment, Flags};
-pub use read::{Refused, from_flags, load};
+pub use read::{from_flags, load};
+pub use tidegate_core::document::Refused;
 
 /// The file that is read when no other is named, if it is there.
 pub const DEFAULT_FILE: &str = "tidegate.yaml";

@@ -11,7 +11,7 @@ use http::uri::PathAndQuery;
 use smallvec::SmallVec;
 use tidegate_core::rule::model::{AttributeSource, Missing, Resource};
 use tidegate_core::rule::path::{EncodedSlash, normalise};
-use tidegate_core::rule::take;
+use tidegate_core::rule::{render, take};
 use tidegate_core::{Attributes, Value};
 
 use crate::respond::Refusal;
@@ -109,7 +109,7 @@ pub fn take(resource: &Resource, origin: &Origin<'_>) -> Result<Taken, Refusal> 
         let scalar = take_one(&attribute.from, origin);
         let unusable = matches!(scalar, None | Some(Scalar::Compound));
         if unusable && attribute.missing == Missing::Reject {
-            return Err(Refusal::AttributeMissing { attribute: describe(&attribute.from) });
+            return Err(Refusal::AttributeMissing { attribute: render::source(&attribute.from) });
         }
         taken.0.push(scalar);
     }
@@ -186,18 +186,5 @@ fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
     match (values.next(), values.next()) {
         (Some(value), None) => std::str::from_utf8(value.as_bytes()).ok(),
         _ => None,
-    }
-}
-
-/// An attribute source in the words of the rule file.
-pub fn describe(from: &AttributeSource) -> String {
-    match from {
-        AttributeSource::Header(name) => format!("header {name}"),
-        AttributeSource::Query(name) => format!("query parameter {name}"),
-        AttributeSource::Cookie(name) => format!("cookie {name}"),
-        AttributeSource::Path(name) => format!("path segment {name}"),
-        AttributeSource::ClientIp => "client address".to_owned(),
-        AttributeSource::Body(pointer) => format!("body value {pointer}"),
-        AttributeSource::Descriptor(key) => format!("descriptor {key}"),
     }
 }

@@ -149,6 +149,25 @@ impl Snippet {
     }
 }
 
+/// Refused documents: nothing of them may come into force. `Display` renders every finding.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Refused {
+    /// Every fault, in document order; never empty.
+    pub faults: Vec<Diagnostic>,
+    /// The warnings, in document order.
+    pub warnings: Vec<Diagnostic>,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = self.faults.iter().chain(&self.warnings);
+        for (index, found) in all.enumerate() {
+            write!(f, "{}{found}", if index == 0 { "" } else { "\n\n" })?;
+        }
+        Ok(())
+    }
+}
+
 /// Tabs as blanks and control characters as a mark, so that a snippet cannot steer a terminal and
 /// the caret stands below its place.
 fn printable(c: char) -> char {

@@ -13,7 +13,7 @@ pub mod source;
 pub mod suggest;
 pub mod tree;
 
-pub use diagnostic::{Diagnostic, Severity};
+pub use diagnostic::{Diagnostic, Refused, Severity};
 pub use fields::{At, Fields, Got, List};
 pub use report::Report;
 pub use source::{Source, Span};

@@ -10,6 +10,7 @@ use super::fingerprint::Fingerprint;
 use super::key::hex;
 use crate::Timestamp;
 use crate::rule::model::{CommitMode, OnUnknown};
+use crate::token::is_token;
 
 /// The random name of one attempt. Whoever makes one draws 128 random bits for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -189,6 +190,7 @@ impl Record {
 /// Headers that no replay repeats, whatever the rule lists: they belong to one exchange or one
 /// client, or are made anew for each answer.
 const NEVER_REPLAYED: &[&str] = &[
+    "age",
     "connection",
     "content-length",
     "date",
@@ -199,6 +201,7 @@ const NEVER_REPLAYED: &[&str] = &[
     "proxy-connection",
     "ratelimit",
     "ratelimit-policy",
+    "retry-after",
     "set-cookie",
     "set-cookie2",
     "te",
@@ -207,7 +210,7 @@ const NEVER_REPLAYED: &[&str] = &[
     "upgrade",
 ];
 /// The same by how they begin.
-const NEVER_REPLAYED_PREFIXES: &[&str] = &["ratelimit-", "x-ratelimit-", "tidegate-"];
+const NEVER_REPLAYED_PREFIXES: &[&str] = &["ratelimit-", "x-ratelimit", "tidegate-"];
 
 /// A result as it is kept: what a replay says again, byte for byte.
 #[derive(Clone, PartialEq, Eq)]
@@ -254,9 +257,7 @@ impl StoredResponse {
         let mut kept = Vec::new();
         for (name, value) in headers {
             let (name, value) = (name.as_ref(), value.as_ref());
-            // RFC 9110 section 5.6.2.
-            let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-            if name.is_empty() || !name.bytes().all(token) {
+            if !is_token(name) {
                 return Err(ResponseError::Name { name: name.to_owned() });
             }
             if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
@@ -343,7 +344,8 @@ impl fmt::Debug for StoredResponse {
     }
 }
 
-fn is_replayable(name: &str) -> bool {
+/// Whether a replay may repeat a header of this name.
+pub(crate) fn is_replayable(name: &str) -> bool {
     let starts =
         |prefix: &&str| name.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix));
     !NEVER_REPLAYED.iter().any(|never| never.eq_ignore_ascii_case(name))

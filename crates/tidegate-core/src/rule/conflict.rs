@@ -46,24 +46,35 @@ pub enum Why {
     TooComplex,
 }
 
-impl fmt::Display for Conflict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Conflict {
+    /// What is wrong, in one line.
+    pub fn problem(&self) -> String {
         let Self { flag, first, second, priority, why } = self;
-        write!(
-            f,
-            "rules `{first}` and `{second}` of flag `{flag}` both have priority {priority} and serve "
-        )?;
-        write!(f, "different results, and ")?;
-        f.write_str(match why {
+        let why = match why {
             Why::Unconditional => "both can hold because one of them has no `when`",
             Why::NotExclusive => "both can hold because no attribute tells them apart",
             Why::TooComplex => "their conditions are too large to prove that they exclude each other",
-        })?;
-        write!(f, "; give one of them a higher priority")?;
-        if *why == Why::NotExclusive {
-            write!(f, ", or make their conditions exclude each other on one attribute")?;
+        };
+        format!(
+            "rules `{first}` and `{second}` of flag `{flag}` both have priority {priority} and serve different \
+             results, and {why}"
+        )
+    }
+
+    /// A way to mend it, in one line.
+    pub fn help(&self) -> &'static str {
+        match self.why {
+            Why::NotExclusive => {
+                "give one of them a higher priority, or make their conditions exclude each other on one attribute"
+            }
+            Why::Unconditional | Why::TooComplex => "give one of them a higher priority",
         }
-        Ok(())
+    }
+}
+
+impl fmt::Display for Conflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.problem(), self.help())
     }
 }
 

@@ -1,7 +1,6 @@
 //! Text → checked rule set, all or nothing.
 
-use std::fmt;
-
+pub use crate::document::Refused;
 use crate::document::{Diagnostic, Report, Severity, Source};
 
 use super::model::RuleSet;
@@ -70,25 +69,6 @@ pub struct Loaded {
     pub warnings: Vec<Diagnostic>,
     /// Where each rule stands.
     pub positions: Positions,
-}
-
-/// A refused load: no rule of it may come into force. `Display` renders every finding.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Refused {
-    /// Every fault, in document order; never empty.
-    pub faults: Vec<Diagnostic>,
-    /// The warnings, in document order.
-    pub warnings: Vec<Diagnostic>,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let all = self.faults.iter().chain(&self.warnings);
-        for (index, found) in all.enumerate() {
-            write!(f, "{}{found}", if index == 0 { "" } else { "\n\n" })?;
-        }
-        Ok(())
-    }
 }
 
 /// Reads documents, which together are one rule set, and checks them for `deployment`.

@@ -2,8 +2,6 @@
 
 pub mod compile;
 pub mod conflict;
-#[cfg(test)]
-mod corpus;
 pub mod diff;
 pub mod host;
 mod json;
@@ -19,6 +17,8 @@ pub mod route;
 mod sample;
 pub mod schema;
 pub mod take;
+#[cfg(test)]
+mod tests;
 mod validate;
 pub mod version;
 

@@ -34,31 +34,60 @@ pub const MAX_PATTERN_SEGMENTS: usize = 64;
 /// Most ties that are reported at once.
 pub const MAX_TIES: usize = 100;
 
-/// Why resources cannot be told apart, or cannot be matched at all.
+/// Why resources cannot be told apart, or cannot be matched at all. `Display` is the problem and a way
+/// to mend it, in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}; {}", self.problem(), self.help())]
 #[non_exhaustive]
 pub enum RouteFault {
     /// Two resources claim a request with equal right.
-    #[error(transparent)]
     Tie(Tie),
     /// A pattern has more segments than [`MAX_PATTERN_SEGMENTS`].
-    #[error(
-        "the path of resource `{resource}` has more than {MAX_PATTERN_SEGMENTS} segments; end it with `{{*rest}}`"
-    )]
     TooManySegments {
         /// The resource's id.
         resource: String,
     },
     /// A `{*rest}` stands before the end of a pattern.
-    #[error(
-        "the path of resource `{resource}` goes on after `{{*{name}}}`, which takes all that is left; put it last"
-    )]
     RestNotLast {
         /// The resource's id.
         resource: String,
         /// The name of the rest.
         name: String,
     },
+}
+
+impl RouteFault {
+    /// The resource that it is about; of a tie, the one that comes last.
+    pub fn resource(&self) -> &str {
+        match self {
+            Self::Tie(tie) => &tie.second,
+            Self::TooManySegments { resource } | Self::RestNotLast { resource, .. } => resource,
+        }
+    }
+
+    /// What is wrong, in one line.
+    pub fn problem(&self) -> String {
+        match self {
+            Self::Tie(Tie { first, second, example }) => format!(
+                "resources `{first}` and `{second}` both match `{example}`, and neither is more specific"
+            ),
+            Self::TooManySegments { resource } => {
+                format!("the path of resource `{resource}` has more than {MAX_PATTERN_SEGMENTS} segments")
+            }
+            Self::RestNotLast { resource, name } => format!(
+                "the path of resource `{resource}` goes on after `{{*{name}}}`, which takes all that is left"
+            ),
+        }
+    }
+
+    /// A way to mend it, in one line.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::Tie(_) => "make one path, host or method list narrower, or merge them",
+            Self::TooManySegments { .. } => "end it with `{*rest}`",
+            Self::RestNotLast { .. } => "put it last",
+        }
+    }
 }
 
 /// All resources that HTTP requests can be, ready to be searched.

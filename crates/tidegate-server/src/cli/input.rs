@@ -29,7 +29,7 @@ pub(super) struct For {
 
 impl For {
     /// What rules may ask for.
-    pub(super) fn deployment(&self) -> Result<Deployment, config::Refused> {
+    pub(super) fn deployment(&self) -> Result<Deployment, Refused> {
         let Some(file) = &self.config else { return Ok(Deployment::default()) };
         // Upstreams and rules may come from flags that are not known here: without them, the file is
         // still one to check rules against.

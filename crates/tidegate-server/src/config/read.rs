@@ -1,6 +1,5 @@
 //! Reading and checking.
 
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -12,7 +11,7 @@ use http::uri::Authority;
 use tidegate_core::document::diagnostic::quoted;
 use tidegate_core::document::quantity::{bytes, duration};
 use tidegate_core::document::scalar::{Scalar, choice, integer, is_null, name, text, wrong_type};
-use tidegate_core::document::{At, Diagnostic, Fields, Node, Report, Source, Span, fields, tree};
+use tidegate_core::document::{At, Diagnostic, Fields, Node, Refused, Report, Source, Span, fields, tree};
 
 use super::layers::{Environment, Flags, Form, Layers};
 use super::{
@@ -28,22 +27,6 @@ const MIN_TIME: Duration = Duration::from_millis(1);
 /// Most URLs of one upstream, and most upstreams.
 const MAX_URLS: usize = 64;
 const MAX_WORKERS: u64 = 1024;
-
-/// A refused configuration. `Display` renders every finding.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Refused {
-    /// Every fault; never empty.
-    pub faults: Vec<Diagnostic>,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, fault) in self.faults.iter().enumerate() {
-            write!(f, "{}{fault}", if index == 0 { "" } else { "\n\n" })?;
-        }
-        Ok(())
-    }
-}
 
 /// Reads the three layers. Paths in the file are relative to its directory; others to the working
 /// directory.
@@ -63,7 +46,7 @@ pub fn load(flags: &Flags, environment: &Environment) -> Result<Config, Refused>
                 format!("cannot read the configuration: {error}"),
                 help,
             );
-            return Err(Refused { faults: vec![fault] });
+            return Err(Refused { faults: vec![fault], warnings: Vec::new() });
         }
     };
     let base = path.parent().map(Path::to_owned).unwrap_or_default();
@@ -104,9 +87,9 @@ fn read(
                 message,
                 "report this to the makers of Tidegate",
             ));
-            Err(Refused { faults })
+            Err(Refused { faults, warnings: Vec::new() })
         }
-        _ => Err(Refused { faults }),
+        _ => Err(Refused { faults, warnings: Vec::new() }),
     }
 }
 

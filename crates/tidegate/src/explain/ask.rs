@@ -13,6 +13,7 @@ use tidegate_core::idempotency::fingerprint;
 use tidegate_core::idempotency::record::Stage;
 use tidegate_core::idempotency::transition::{Answer, How};
 use tidegate_core::rule::model::{InProgress, Missing};
+use tidegate_core::rule::render;
 use tidegate_core::rule::route::Matched;
 use tidegate_store::traits::Shown;
 
@@ -25,7 +26,7 @@ use crate::exchange::{Exchange, strip};
 use crate::gates::{Gates, InForce};
 use crate::layer::idempotency::{Peeked, Unanswered};
 use crate::layer::{breaker, idempotency, limit};
-use crate::request::{self, Origin, Taken, describe, take_one};
+use crate::request::{self, Origin, Taken, take_one};
 use crate::respond::Refusal;
 
 pub(super) async fn ask(gates: &Gates, rules: &Arc<InForce>, question: Question) -> Explanation {
@@ -108,7 +109,7 @@ impl Asking<'_> {
         let resource = &self.rules.plan.rules.resources[self.resource];
         let attributes = resource.attributes.iter().map(|attribute| AttributeTaken {
             name: attribute.name.clone(),
-            from: describe(&attribute.from),
+            from: render::source(&attribute.from),
             value: take_one(&attribute.from, &origin),
             required: attribute.missing == Missing::Reject,
         });

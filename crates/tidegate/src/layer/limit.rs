@@ -7,11 +7,12 @@ use tidegate_core::Timestamp;
 use tidegate_core::limit::key::KeyBytes;
 use tidegate_core::limit::{Answer, Retry, key};
 use tidegate_core::rule::compile::{CostPlan, LimitPlan};
+use tidegate_core::rule::render;
 use tidegate_store::memory::limits::{Ask, Outcome, Permits, Verdict};
 
 use crate::event::LimitDecided;
 use crate::gates::InForce;
-use crate::request::{Taken, describe};
+use crate::request::Taken;
 use crate::respond::{self, Refusal};
 
 /// What the limits of a resource said.
@@ -137,7 +138,7 @@ fn cost(rules: &InForce, resource: usize, limit: &LimitPlan, taken: &Taken) -> R
         Ok(cost) if digits && (1..=max).contains(&cost) => Ok(cost),
         _ => Err(Refusal::CostInvalid {
             rule: rules.plan.rules.limits[limit.rule].id.clone(),
-            attribute: describe(&rules.plan.rules.resources[resource].attributes[from].from),
+            attribute: render::source(&rules.plan.rules.resources[resource].attributes[from].from),
             max,
         }),
     }

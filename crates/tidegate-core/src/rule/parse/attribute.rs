@@ -3,6 +3,7 @@
 use crate::document::diagnostic::quoted;
 use crate::document::{Node, Report, scalar};
 use crate::rule::model::{AttributeSource, FingerprintPart};
+use crate::token::is_token;
 
 /// Words with a meaning of their own in conditions and fingerprints: no attribute may have them.
 pub const RESERVED: [&str; 8] = ["method", "path", "query", "body", "all", "any", "not", "segment"];
@@ -85,24 +86,6 @@ pub(super) fn part(node: &Node, report: &mut Report) -> Option<FingerprintPart> 
             }
         },
     })
-}
-
-/// How a document spells a part.
-pub(in crate::rule) fn spelling(part: &FingerprintPart) -> String {
-    match part {
-        FingerprintPart::Method => "method".to_owned(),
-        FingerprintPart::Path => "path".to_owned(),
-        FingerprintPart::Query => "query".to_owned(),
-        FingerprintPart::Body => "body".to_owned(),
-        FingerprintPart::BodyPointer(pointer) => format!("body.{pointer}"),
-        FingerprintPart::Attribute(name) => name.clone(),
-    }
-}
-
-/// RFC 9110 section 5.6.2: a token.
-pub(super) fn is_token(text: &str) -> bool {
-    !text.is_empty()
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
 }
 
 /// RFC 6901 section 3, without the empty pointer, which is the whole document.

@@ -7,6 +7,7 @@ use crate::document::diagnostic::quoted;
 use crate::document::scalar::Scalar;
 use crate::document::{At, Fields, Got, List, Node, Report, Span, fields, quantity, scalar};
 use crate::rule::model::{Breaker, FailureKind, Fallback, FallbackBody, HalfOpen, Trip};
+use crate::rule::render;
 
 use super::values::{self, Covered, MAX_COUNT, MAX_SPAN, MIN_PERIOD};
 
@@ -53,7 +54,7 @@ pub(super) fn read(node: &Node, report: &mut Report) -> Option<BreakerDraft> {
     let failure = fields.or("failure", default_failure(node.span), report, |node, report| {
         let help = "leave it out for [connect, timeout, reset, 5xx]";
         let kinds = fields::non_empty_list(node, report, help, failure_kind)?;
-        fields::reject_repeats(&kinds, |kind| spelling(*kind), report);
+        fields::reject_repeats(&kinds, |kind| render::failure(*kind), report);
         Some(kinds)
     });
     let trip = fields.required("trip", "[{ error_ratio: { at_least: 50% } }]", report, |node, report| {
@@ -113,16 +114,6 @@ fn failure_kind(node: &Node, report: &mut Report) -> Option<FailureKind> {
         ("5xx", FailureKind::ServerError),
     ];
     scalar::choice(node, &words, report)
-}
-
-fn spelling(kind: FailureKind) -> String {
-    match kind {
-        FailureKind::Connect => "connect".to_owned(),
-        FailureKind::Timeout => "timeout".to_owned(),
-        FailureKind::Reset => "reset".to_owned(),
-        FailureKind::ServerError => "5xx".to_owned(),
-        FailureKind::Status(status) => status.to_string(),
-    }
 }
 
 fn read_trip(node: &Node, report: &mut Report) -> Option<Trip> {

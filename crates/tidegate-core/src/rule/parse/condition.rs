@@ -10,7 +10,7 @@ use crate::rule::model::{Condition, Scalar, ScalarKind, Test};
 pub const MAX_REGEXES: usize = 1000;
 
 /// The tests of one attribute.
-const TESTS: [&str; 14] = [
+pub(in crate::rule) const TESTS: [&str; 14] = [
     "equals",
     "in",
     "not_in",

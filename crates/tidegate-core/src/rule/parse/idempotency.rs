@@ -4,9 +4,13 @@ use std::time::Duration;
 
 use crate::document::diagnostic::quoted;
 use crate::document::{At, Fields, Got, Kind, List, Node, Report, Span, fields, quantity, scalar};
+use crate::idempotency::record::is_replayable;
 use crate::rule::model::{
     AttributeSource, CommitMode, FingerprintPart, Idempotency, InProgress, KeySource, OnUnknown,
 };
+
+use crate::rule::render;
+use crate::token::is_token;
 
 use super::attribute;
 use super::values::{self, Covered, MAX_PARTS};
@@ -15,23 +19,6 @@ use super::values::{self, Covered, MAX_PARTS};
 pub const MAX_RESPONSE: u64 = 64 << 20;
 /// The headers that a replay repeats unless the rule says otherwise.
 pub const REPLAY_HEADERS: [&str; 4] = ["content-type", "content-encoding", "location", "etag"];
-/// Headers that belong to one message, one connection or this product: never replayed.
-const NEVER_REPLAYED: [&str; 14] = [
-    "connection",
-    "content-length",
-    "date",
-    "idempotent-replayed",
-    "keep-alive",
-    "proxy-authenticate",
-    "proxy-connection",
-    "retry-after",
-    "set-cookie",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "age",
-];
 
 #[derive(Debug)]
 pub(in crate::rule) struct IdempotencyDraft {
@@ -119,7 +106,7 @@ pub(super) fn read(node: &Node, report: &mut Report) -> Option<IdempotencyDraft>
     let fingerprint = fields.or("fingerprint", default_fingerprint(node.span), report, |node, report| {
         let help = "leave it out for [method, path, body]; without any part, one answer would be replayed to every request";
         let parts = fields::non_empty_list(node, report, help, attribute::part)?;
-        fields::reject_repeats(&parts, attribute::spelling, report);
+        fields::reject_repeats(&parts, render::fingerprint_part, report);
         fields::at_most(parts, MAX_PARTS, report)
     });
     let commit = fields.or("commit", CommitMode::AfterResponse, report, |node, report| {
@@ -182,7 +169,7 @@ fn read_key(node: &Node, report: &mut Report) -> Option<KeyDraft> {
     let parts = fields.optional("derive", report, |node, report| {
         let help = "name what makes two requests one intent, such as [tenant, body./sku]";
         let parts = fields::non_empty_list(node, report, help, attribute::part)?;
-        fields::reject_repeats(&parts, attribute::spelling, report);
+        fields::reject_repeats(&parts, render::fingerprint_part, report);
         fields::at_most(parts, MAX_PARTS, report)
     });
     let window = fields.optional("window", report, values::span);
@@ -237,7 +224,7 @@ fn read_in_progress(node: &Node, report: &mut Report) -> Option<InProgress> {
 
 fn replay_header(node: &Node, report: &mut Report) -> Option<String> {
     let text = scalar::text(node, report)?;
-    if !attribute::is_token(text) {
+    if !is_token(text) {
         report.fault(
             node.span,
             format!("{} is not a header's name", quoted(text)),
@@ -246,8 +233,7 @@ fn replay_header(node: &Node, report: &mut Report) -> Option<String> {
         return None;
     }
     let name = text.to_ascii_lowercase();
-    let own = ["ratelimit", "x-ratelimit", "tidegate-"].iter().any(|prefix| name.starts_with(prefix));
-    if own || NEVER_REPLAYED.contains(&name.as_str()) {
+    if !is_replayable(&name) {
         report.fault(
             node.span,
             format!("{} is never replayed: it belongs to one message, not to the result", quoted(text)),

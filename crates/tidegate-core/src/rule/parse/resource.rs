@@ -6,6 +6,8 @@ use crate::document::diagnostic::quoted;
 use crate::document::{At, Fields, Got, Kind, List, Node, Report, fields, quantity, scalar};
 use crate::rule::model::{Attribute, AttributeSource, Match, Missing, PathSegment, Resource};
 
+use crate::token::is_token;
+
 use super::{attribute, path};
 
 /// Most attributes of one resource.
@@ -123,15 +125,11 @@ fn read_match(node: &Node, report: &mut Report) -> Option<MatchDraft> {
 
 fn method(node: &Node, report: &mut Report) -> Option<String> {
     let text = scalar::text(node, report)?;
-    if attribute::is_token(text) && !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
+    if is_token(text) && !text.bytes().any(|byte| byte.is_ascii_lowercase()) {
         return Some(text.to_owned());
     }
     let upper = text.to_ascii_uppercase();
-    let help = if attribute::is_token(&upper) {
-        format!("write {upper}")
-    } else {
-        "write GET, POST, …".to_owned()
-    };
+    let help = if is_token(&upper) { format!("write {upper}") } else { "write GET, POST, …".to_owned() };
     report.fault(node.span, format!("{} is not a method in capitals", quoted(text)), help);
     None
 }

@@ -414,7 +414,7 @@ proptest! {
                 let pair: Vec<Resource> =
                     resources.iter().filter(|resource| resource.id == tie.first || resource.id == tie.second).cloned().collect();
                 let seen = requests().iter().any(|(host, method, path)| plainly(&pair, host, method, path).is_err());
-                prop_assert!(seen, "{} is no tie", tie);
+                prop_assert!(seen, "{:?} is no tie", tie);
             }
         }
     }

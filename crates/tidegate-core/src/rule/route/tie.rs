@@ -13,11 +13,7 @@ use super::super::model::PathSegment;
 use super::{HostPattern, MAX_TIES, Pattern, Rank, Route};
 
 /// Two resources that can match one request with equal right.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "resources `{first}` and `{second}` both match `{example}`, and neither is more specific; make one path, \
-     host or method list narrower, or merge them"
-)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tie {
     /// The id of the one that comes first in the document.
     pub first: String,

@@ -2,24 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{entries, object};
+use crate::rule::parse::condition::TESTS;
 
-const TESTS: [&str; 14] = [
-    "equals",
-    "in",
-    "not_in",
-    "starts_with",
-    "ends_with",
-    "matches",
-    "gt",
-    "gte",
-    "lt",
-    "lte",
-    "semver",
-    "cidr",
-    "before",
-    "after",
-];
+use super::{entries, object};
 
 pub(super) fn defs() -> Map<String, Value> {
     let conditions = json!({ "type": "array", "items": { "$ref": "#/$defs/condition" } });

@@ -6,7 +6,7 @@ use granit_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
 use super::json_schema;
-use crate::rule::corpus::{CANNOT_TELL, REJECTS, documents};
+use crate::rule::tests::{CANNOT_TELL, REJECTS, documents};
 
 fn validator() -> jsonschema::Validator {
     jsonschema::draft202012::new(&json_schema()).unwrap()

@@ -1,7 +1,7 @@
 //! Checks of the rule set as a whole: resources that tie, flag rules that contradict each other.
 
 use crate::document::{Severity, Span};
-use crate::rule::conflict::conflicts;
+use crate::rule::conflict::{Conflict, conflicts};
 use crate::rule::model::RuleSet;
 use crate::rule::positions::{Finding, Positions};
 use crate::rule::route::{RouteFault, RouteTable};
@@ -10,28 +10,18 @@ use crate::rule::route::{RouteFault, RouteTable};
 pub(super) fn ties(rules: &RuleSet, positions: &Positions) -> Vec<Finding> {
     let Err(faults) = RouteTable::new(&rules.resources) else { return Vec::new() };
     let finding = |fault: &RouteFault| {
-        let (resource, help) = match fault {
-            RouteFault::Tie(tie) => {
-                (&tie.second, "give one of them a host, a method or a more exact path, or remove it")
-            }
-            RouteFault::TooManySegments { resource } | RouteFault::RestNotLast { resource, .. } => {
-                (resource, "shorten the path")
-            }
-        };
+        let resource = fault.resource();
         let span = positions.resource_match(resource).or_else(|| positions.resource(resource));
-        fault_at(span, fault.to_string(), help)
+        fault_at(span, fault.problem(), fault.help())
     };
     faults.iter().filter_map(finding).collect()
 }
 
 /// Two flag rules of one priority must exclude each other, or serve the same.
 pub(super) fn contradictions(rules: &RuleSet, positions: &Positions) -> Vec<Finding> {
-    let finding = |conflict: &crate::rule::conflict::Conflict| {
-        fault_at(
-            positions.flag_rule(&conflict.flag, &conflict.second),
-            conflict.to_string(),
-            "give one of them another priority, or conditions on one attribute that exclude each other",
-        )
+    let finding = |conflict: &Conflict| {
+        let span = positions.flag_rule(&conflict.flag, &conflict.second);
+        fault_at(span, conflict.problem(), conflict.help())
     };
     conflicts(rules).iter().filter_map(finding).collect()
 }

@@ -7,11 +7,12 @@ use tidegate_core::idempotency::fingerprint::{self, Fingerprint, PartError};
 use tidegate_core::idempotency::transition::ClaimAsk;
 use tidegate_core::idempotency::{FirstTry, Key, KeyError, Owner, Policy, RecordId, Scope};
 use tidegate_core::rule::model::{AttributeSource, FingerprintPart, Idempotency, KeySource};
+use tidegate_core::rule::render;
 
 use super::rule;
 use crate::exchange::Exchange;
 use crate::gates::InForce;
-use crate::request::{Origin, describe, take_one};
+use crate::request::{Origin, take_one};
 use crate::respond::Refusal;
 
 /// What the head of a request says about its key.
@@ -83,7 +84,7 @@ impl Asked {
         let mut scope = Vec::new();
         for &index in plan.map_or(&[][..], |plan| &plan.scope) {
             let attribute = &exchange.resource().attributes[index].from;
-            let missing = || Refusal::AttributeMissing { attribute: describe(attribute) };
+            let missing = || Refusal::AttributeMissing { attribute: render::source(attribute) };
             scope.push(exchange.taken.text(index).ok_or_else(missing)?);
         }
         let id = RecordId::new(&rule.operation, &Scope::of(scope), &key);
@@ -160,7 +161,9 @@ fn named_key(
         other => text_of(exchange, other, parts, body).map(|text| Key::from_text(&text)).transpose(),
     };
     match found {
-        Ok(None) if required => Err(Refusal::KeyMissing { rule: rule.id.clone(), from: describe(from) }),
+        Ok(None) if required => {
+            Err(Refusal::KeyMissing { rule: rule.id.clone(), from: render::source(from) })
+        }
         Ok(key) => Ok(key),
         Err(error) => Err(Refusal::KeyInvalid { rule: rule.id.clone(), why: error.to_string() }),
     }
