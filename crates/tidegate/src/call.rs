@@ -31,6 +31,11 @@ pub trait Call: Clone + Send + Sync + 'static {
     }
 }
 
+/// On a request, as an extension: it is for [`Call::host`] and no other, because a breaker of that host
+/// has let it through and hears how it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OneHost;
+
 /// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind:?}: {message}")]

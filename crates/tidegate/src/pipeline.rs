@@ -13,7 +13,7 @@ use tidegate_store::memory::limits::Permits;
 use crate::Body;
 use crate::body::BodyError;
 use crate::breakers::Admission;
-use crate::call::{Call, CallError, CallErrorKind};
+use crate::call::{Call, CallError, CallErrorKind, OneHost};
 use crate::context::{Context, X_REQUEST_ID, request_id};
 use crate::event::{CallFailed, IdempotencyAnswered, IdempotencyOutcome, Refused};
 use crate::exchange::{Exchange, strip};
@@ -243,9 +243,13 @@ async fn unguarded<C: Call>(
 pub(crate) async fn call<C: Call>(
     exchange: &Exchange,
     admission: Option<Admission>,
-    request: Request<Body>,
+    mut request: Request<Body>,
     call: &C,
 ) -> Result<Response<Body>, CallError> {
+    let rules = &exchange.rules.plan.rules.breakers;
+    if exchange.plan().breakers.iter().any(|&rule| rules[rule].per_upstream_host) {
+        request.extensions_mut().insert(OneHost);
+    }
     let flight = InFlight::begin(exchange, admission);
     let result = call.call(request, exchange.resource().timeout).await;
     let (verdict, ended) = breaker::judge(&result);

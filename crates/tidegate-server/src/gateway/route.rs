@@ -32,7 +32,7 @@ impl Handler for Route {
     async fn handle(&self, mut request: Request<Body>, peer: SocketAddr) -> Response<Body> {
         let client = client(request.headers(), peer.ip(), self.trusted_hops);
         add_forwarded(request.headers_mut(), peer.ip(), self.trusted_hops);
-        // One host for the whole request: the one that its breaker is asked about is the one called.
+        // The host that a breaker of its own is asked about is the one called.
         pipeline::handle(&self.gates, request, client, &self.upstream.pick()).await
     }
 }

@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate::Body;
 use tidegate::body::BodyError;
-use tidegate::call::{Call, CallError, CallErrorKind};
+use tidegate::call::{Call, CallError, CallErrorKind, OneHost};
 use tokio::time::{Instant, timeout_at};
 
 use super::body::Streamed;
@@ -88,7 +88,7 @@ impl Default for UpstreamConfig {
 #[derive(Clone)]
 pub struct Upstream {
     inner: Arc<Inner>,
-    /// The URL that calls go to, or the next in turn.
+    /// The URL that calls go to first, or the next in turn.
     pinned: Option<usize>,
 }
 
@@ -121,8 +121,8 @@ impl Upstream {
         Self { inner: Arc::new(inner), pinned: None }
     }
 
-    /// The next URL in turn, for calls that must know the host before they are made
-    /// ([`Call::host`]). Its calls go to that URL only, and a failed connection fails the call.
+    /// The next URL in turn, for calls that must know the host before they are made ([`Call::host`]).
+    /// Its calls go there first; one that says [`OneHost`] goes nowhere else.
     #[must_use]
     pub fn pick(&self) -> Self {
         Self { inner: Arc::clone(&self.inner), pinned: Some(self.inner.turn()) }
@@ -137,7 +137,8 @@ impl Upstream {
         let inner = &*self.inner;
         let deadline = Instant::now() + timeout.min(MAX_TIMEOUT);
         let mut target = self.pinned.unwrap_or_else(|| inner.turn());
-        let mut other_targets = if self.pinned.is_some() { 0 } else { inner.targets.len() - 1 };
+        let one_host = request.extensions().get::<OneHost>().is_some();
+        let mut other_targets = if one_host { 0 } else { inner.targets.len() - 1 };
         let mut unsent = 0;
         let upgrade = frame(&mut request);
         loop {

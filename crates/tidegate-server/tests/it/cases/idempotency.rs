@@ -523,6 +523,25 @@ fn i14_a_shutdown_waits_for_an_execution_whose_client_is_gone() {
 }
 
 #[test]
+fn a_shutdown_that_may_not_wait_says_what_it_cut() {
+    let gateway = Gateway::with(ONCE, Setup::flags(&["--drain", "100ms"]));
+    let gate = Gate::new();
+    numbered(&gateway, "/pay", vec![gate.clone()]);
+    let client = gateway.begin("/pay", "k1", "{}");
+    gateway.origin.wait_calls("/pay", 1);
+    gateway.terminate();
+    gateway
+        .program()
+        .wait_line("what was cut", |line| line.contains("cut 1 connections and 1 executions").then_some(()));
+    drop(client);
+    gate.open();
+    // What it came to, nobody knows: it is not sent again.
+    let gateway = gateway.crash_and_restart();
+    assert_eq!(outcome(&gateway.post("/pay", "k1", "{}")), (409, "idempotency-in-progress".to_owned()));
+    assert_eq!(gateway.origin.calls("/pay"), 1);
+}
+
+#[test]
 fn i18_many_writers_get_no_errors() {
     let gateway = Gateway::start(ONCE);
     let sibling = gateway.sibling();

@@ -126,6 +126,26 @@ fn a_call_that_was_never_sent_is_released() {
 }
 
 #[test]
+fn a_url_that_is_down_is_passed_over_unless_breakers_tell_hosts_apart() {
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let up = Origin::start();
+    let setup = Setup { upstreams: vec![format!("http://{closed}"), up.url()], ..Setup::default() };
+    let guard = "breakers:\n  - { id: guard, resources: '*', trip: [ { error_count: { at_least: 3 } } ], min_requests: 3, open_for: 1h, max_open: 1h }\n";
+    let gateway = Gateway::with(&format!("{RULES}{guard}"), setup.clone());
+    for call in 0..10 {
+        assert_eq!(gateway.get("/other").status, 200);
+        assert_eq!(gateway.post("/pay", &format!("k{call}"), "{}").status, 200);
+        assert_eq!(up.last().header("tidegate-fence"), Some("1"));
+    }
+    let gateway =
+        Gateway::with(&format!("{RULES}{}", guard.replace("trip:", "key: [upstream_host], trip:")), setup);
+    let answers: Vec<_> =
+        (0..12).map(|call| gateway.post("/pay", &format!("k{call}"), "{}").status).collect();
+    let count = |status| answers.iter().filter(|answer| **answer == status).count();
+    assert_eq!((count(200), count(502), count(503)), (6, 3, 3), "{answers:?}");
+}
+
+#[test]
 fn an_upstream_that_was_superseded_gives_its_client_the_winners_result() {
     let rules = RULES.replace(
         "key }, lease: 200ms, max_execution: 1s",
