@@ -273,7 +273,7 @@ impl Refusal {
         match self {
             Self::PathInvalid { why } | Self::KeyInvalid { why, .. } => format!("{why}.").into(),
             Self::AttributeMissing { attribute } => {
-                format!("`{attribute}` is missing or null; send it and try again.").into()
+                format!("`{attribute}` is missing, null or not a single value; send one and try again.").into()
             }
             Self::CostInvalid { attribute, max, .. } => {
                 format!("`{attribute}` must be an integer from 1 to {max}.").into()
@@ -300,7 +300,8 @@ impl Refusal {
             Self::BreakerOpen { .. } => "Nothing was executed. Try again after Retry-After seconds.".into(),
             Self::StoreUnavailable { .. } => "Nothing was executed. Try again.".into(),
             Self::UpstreamUnavailable | Self::UpstreamTimeout => {
-                "Whether the request took effect is not known, unless an idempotency rule guards it.".into()
+                "Whether the request took effect is not known. If it had an idempotency key, retry with the same one."
+                    .into()
             }
             Self::NotReady => "Try again.".into(),
         }

@@ -43,6 +43,16 @@ async fn a_call_that_can_never_pass_says_so_and_has_no_retry_after() {
 }
 
 #[test]
+fn what_is_not_known_is_not_said_to_be_known() {
+    for refusal in [Refusal::UpstreamUnavailable, Refusal::UpstreamTimeout] {
+        assert!(refusal.detail().starts_with("Whether the request took effect is not known. "));
+    }
+    // A header that is sent twice is there, and no attribute all the same.
+    let refusal = Refusal::AttributeMissing { attribute: "header x-user".into() };
+    assert!(refusal.detail().contains("not a single value"));
+}
+
+#[test]
 fn every_refusal_has_the_documented_status() {
     let rule = || "r".to_owned();
     for (refusal, status, name) in [
