@@ -247,8 +247,9 @@ pub(crate) fn transitions(gates: &Gates, moved: &[Transition]) {
         let labels =
             vec![("rule", metrics.name(&transition.rule)), ("from", from.to_owned()), ("to", to.to_owned())];
         metrics.breaker_transitions.get_or_create(&labels).inc();
-        let (rule, host, cause) = (&*transition.rule, transition.host.as_deref(), transition.change.cause);
-        tracing::warn!(rule, host, from, to, %cause, "breaker moved");
+        let (rule, host) = (&*transition.rule, transition.host.as_deref());
+        let cause = transition.change.cause.to_string();
+        tracing::warn!(rule, host, from, to, cause, "breaker moved");
     }
 }
 

@@ -214,11 +214,10 @@ impl<C: Compile> Driver<C> {
         let told = self.status.refusal.as_ref().is_some_and(|told| told.rendered == refusal.rendered);
         let entry = self.entry(AuditKind::Refused, None, None, &refusal.rendered);
         if !told {
-            // Without a version the start ends with this very text, which comes last, so that no field
-            // seems to belong to its last line.
+            // Without a version the start ends with this very text. It has no field behind it, which would
+            // seem to belong to its last line.
             if self.in_force.is_some() {
-                let faults = refusal.faults;
-                tracing::error!("the rule file is refused, faults: {faults}\n{}", refusal.rendered);
+                tracing::error!("the rule file is refused: {}", refusal.rendered);
             }
             self.count(LoadSource::File, LoadResult::Refused);
             self.status.refusal = Some(self.refused(refusal));
