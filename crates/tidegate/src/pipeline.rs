@@ -281,7 +281,7 @@ fn failed(error: &CallError, request_id: &HeaderValue) -> Refusal {
     match error.kind {
         CallErrorKind::Timeout => Refusal::UpstreamTimeout,
         CallErrorKind::RequestBody => Refusal::BodyIncomplete,
-        _ => Refusal::UpstreamUnavailable,
+        _ => Refusal::UpstreamUnavailable { sent: error.sent },
     }
 }
 
