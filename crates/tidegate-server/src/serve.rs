@@ -22,7 +22,7 @@ use crate::admin::{self, Port, Running, Subject};
 use crate::config::{Config, Disclose, EncodedSlashes, StoreSetting};
 use crate::gateway::{BindError, Drained, Listener, Route, Server, Tracker, Upstream};
 
-/// Records that the memory store keeps; one more is answered by 503.
+/// How often expired records are looked for.
 const PURGE_EVERY: Duration = Duration::from_secs(10);
 /// Rows that one purge deletes; more wait for the next.
 const PURGE_BATCH: u32 = 500;
@@ -33,6 +33,9 @@ const SWEEP_EVERY: Duration = Duration::from_secs(30);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
+    /// The database cannot be opened.
+    #[error(transparent)]
+    Open(#[from] sqlite::OpenError),
     /// The database cannot be used.
     #[error("{path}: {source}")]
     Store {
@@ -84,7 +87,7 @@ async fn open_sqlite(path: &Path) -> Result<Stores, ServeError> {
         path: path.display().to_string(),
         source,
     };
-    let pool = sqlite::open(path).await.map_err(|error| failed(error.into()))?;
+    let pool = sqlite::open(path).await?;
     let rules = SqliteRules::new(pool.clone()).await.map_err(|error: RuleStoreError| failed(error.into()))?;
     let records = SqliteIdempotency::open(pool).await.map_err(|error| failed(error.into()))?;
     Ok(Stores { rules: Arc::new(rules), records: Arc::new(records) })

@@ -21,6 +21,7 @@ pub(crate) struct LimitDecided<'a> {
     pub(crate) verdict: &'a Verdict,
     /// Whether all limits of the request admitted it.
     pub(crate) admitted: bool,
+    pub(crate) request_id: &'a HeaderValue,
 }
 
 impl LimitDecided<'_> {
@@ -38,13 +39,21 @@ impl LimitDecided<'_> {
             }
             (false, true) => {
                 self.counters.shadow_denied.inc();
-                tracing::info!(rule = self.counters.rule, "limit would deny (shadow)");
+                self.log("limit would deny (shadow)");
             }
             (false, false) => {
                 self.counters.denied.inc();
-                tracing::info!(rule = self.counters.rule, retry_after = ?decision.retry_after(), "limit denies");
+                self.log("limit denies");
             }
         }
+    }
+}
+
+impl LimitDecided<'_> {
+    /// A call that can never pass has no `retry_after`.
+    fn log(&self, message: &str) {
+        let retry_after = self.verdict.decision.retry_after().map(tracing::field::debug);
+        tracing::info!(rule = self.counters.rule, retry_after, request_id = ?self.request_id, "{message}");
     }
 }
 
@@ -238,8 +247,9 @@ pub(crate) fn transitions(gates: &Gates, moved: &[Transition]) {
         let labels =
             vec![("rule", metrics.name(&transition.rule)), ("from", from.to_owned()), ("to", to.to_owned())];
         metrics.breaker_transitions.get_or_create(&labels).inc();
-        let (rule, host, cause) = (&*transition.rule, transition.host.as_deref(), transition.change.cause);
-        tracing::warn!(rule, host, from, to, ?cause, "breaker moved");
+        let (rule, host) = (&*transition.rule, transition.host.as_deref());
+        let cause = transition.change.cause.to_string();
+        tracing::warn!(rule, host, from, to, cause, "breaker moved");
     }
 }
 

@@ -60,15 +60,10 @@ impl Exchange {
         &self.rules.resources[self.resource]
     }
 
-    /// A problem answer.
-    pub(crate) fn refuse(&self, refusal: &Refusal) -> Response<Body> {
-        refusal.respond(self.rules.header.to_str().ok(), self.gates.settings().disclose)
-    }
-
-    /// The same, and says so in the log.
+    /// A problem answer; the log and the statistics say so.
     pub(crate) fn refused(&self, refusal: &Refusal) -> Response<Body> {
         self.note(refusal);
-        self.refuse(refusal)
+        refusal.respond(self.rules.header.to_str().ok(), self.gates.settings().disclose)
     }
 
     /// Says in the log and in the statistics that it was refused.

@@ -245,7 +245,8 @@ impl<'a> ResourceCall<'a> {
         let waiter = Waiter::new(env.now(), self.patience);
         loop {
             let now = env.now();
-            let decided = limit::decide(rules, exchange.resource, &exchange.taken, now)?;
+            let id = &exchange.context.request_id;
+            let decided = limit::decide(rules, exchange.resource, &exchange.taken, now, id)?;
             let mut decision = Decision::NEVER;
             decision.answer = decided.answer();
             let pause = match waiter.next(&decision, now) {

@@ -162,7 +162,8 @@ impl Entry<'_> {
 async fn walk<C: Call>(exchange: &Arc<Exchange>, inbound: &mut Inbound, call: &C) -> Response<Body> {
     let now = exchange.gates.env().now();
     // Limit first: it is the only gate that can refuse without touching a database.
-    let decided = match limit::decide(&exchange.rules, exchange.resource, &exchange.taken, now) {
+    let id = &exchange.context.request_id;
+    let decided = match limit::decide(&exchange.rules, exchange.resource, &exchange.taken, now, id) {
         Ok(decided) => decided,
         Err(refusal) => return exchange.refused(&refusal),
     };
@@ -284,7 +285,7 @@ fn failed(error: &CallError, request_id: &HeaderValue) -> Refusal {
     match error.kind {
         CallErrorKind::Timeout => Refusal::UpstreamTimeout,
         CallErrorKind::RequestBody => Refusal::BodyIncomplete,
-        _ => Refusal::UpstreamUnavailable,
+        _ => Refusal::UpstreamUnavailable { sent: error.sent },
     }
 }
 

@@ -144,7 +144,10 @@ pub enum Refusal {
         rule: String,
     },
     /// 502: no response from the upstream.
-    UpstreamUnavailable,
+    UpstreamUnavailable {
+        /// Whether a byte of the request was sent, so that it may have taken effect.
+        sent: bool,
+    },
     /// 504: no response from the upstream in time.
     UpstreamTimeout,
     /// 503: no rule version is in force yet.
@@ -173,7 +176,7 @@ impl Refusal {
             Self::BreakerOpen { .. } | Self::StoreUnavailable { .. } | Self::NotReady => {
                 StatusCode::SERVICE_UNAVAILABLE
             }
-            Self::UpstreamUnavailable => StatusCode::BAD_GATEWAY,
+            Self::UpstreamUnavailable { .. } => StatusCode::BAD_GATEWAY,
             Self::UpstreamTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -195,7 +198,7 @@ impl Refusal {
             Self::KeyReused { .. } => "idempotency-key-reused",
             Self::BreakerOpen { .. } => "breaker-open",
             Self::StoreUnavailable { .. } => "store-unavailable",
-            Self::UpstreamUnavailable => "upstream-unavailable",
+            Self::UpstreamUnavailable { .. } => "upstream-unavailable",
             Self::UpstreamTimeout => "upstream-timeout",
             Self::NotReady => "version-unavailable",
         }
@@ -262,7 +265,7 @@ impl Refusal {
             Self::KeyReused { .. } => "The idempotency key was used for another request",
             Self::BreakerOpen { .. } => "A dependency is not healthy",
             Self::StoreUnavailable { .. } => "A store does not answer",
-            Self::UpstreamUnavailable => "The upstream did not answer",
+            Self::UpstreamUnavailable { .. } => "The upstream did not answer",
             Self::UpstreamTimeout => "The upstream did not answer in time",
             Self::NotReady => "No rule version is in force",
         }
@@ -273,7 +276,7 @@ impl Refusal {
         match self {
             Self::PathInvalid { why } | Self::KeyInvalid { why, .. } => format!("{why}.").into(),
             Self::AttributeMissing { attribute } => {
-                format!("`{attribute}` is missing or null; send it and try again.").into()
+                format!("`{attribute}` is missing, null or not a single value; send one and try again.").into()
             }
             Self::CostInvalid { attribute, max, .. } => {
                 format!("`{attribute}` must be an integer from 1 to {max}.").into()
@@ -298,9 +301,12 @@ impl Refusal {
                 fields.join(", ")
             ).into(),
             Self::BreakerOpen { .. } => "Nothing was executed. Try again after Retry-After seconds.".into(),
-            Self::StoreUnavailable { .. } => "Nothing was executed. Try again.".into(),
-            Self::UpstreamUnavailable | Self::UpstreamTimeout => {
-                "Whether the request took effect is not known, unless an idempotency rule guards it.".into()
+            Self::StoreUnavailable { .. } | Self::UpstreamUnavailable { sent: false } => {
+                "Nothing was executed. Try again.".into()
+            }
+            Self::UpstreamUnavailable { sent: true } | Self::UpstreamTimeout => {
+                "Whether the request took effect is not known. If it had an idempotency key, retry with the same one."
+                    .into()
             }
             Self::NotReady => "Try again.".into(),
         }

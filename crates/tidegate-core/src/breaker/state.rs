@@ -28,6 +28,7 @@
 //! lengthened by a random share of up to 20 %. A row ends when the breaker has stayed closed for as
 //! long as its last opening lasted, and for one window at least.
 
+use std::fmt;
 use std::time::Duration;
 
 use smallvec::SmallVec;
@@ -72,6 +73,19 @@ pub enum Cause {
     ProbeSlow,
     /// A probe gave no result within `probe_timeout`.
     ProbeSilent,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Trip(index) => write!(f, "entry {} of trip", index.saturating_add(1)),
+            Self::ProbeDue => f.write_str("a probe is due"),
+            Self::ProbesSucceeded => f.write_str("the probes succeeded"),
+            Self::ProbeFailed => f.write_str("a probe failed"),
+            Self::ProbeSlow => f.write_str("a probe was slow"),
+            Self::ProbeSilent => f.write_str("a probe gave no result"),
+        }
+    }
 }
 
 /// One transition.

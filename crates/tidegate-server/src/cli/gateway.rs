@@ -6,7 +6,7 @@ use tidegate::rules::StartError;
 use tidegate_core::rule::Version;
 use tidegate_core::rule::version::Digest;
 
-use super::output::say;
+use super::output::{count, say};
 use crate::cli::Exit;
 use crate::config::{self, Config, Environment, Flags, LogFormat, LogLevel};
 use crate::serve::{Gateway, ServeError};
@@ -75,10 +75,8 @@ async fn serve(config: &Config) -> Exit {
     say("stopping: letting what has begun come to its end");
     let cut = gateway.shutdown().await;
     if cut.connections + cut.tasks > 0 {
-        eprintln!(
-            "stopped; cut {} connections and {} executions after the drain time",
-            cut.connections, cut.tasks
-        );
+        let (connections, tasks) = (count(cut.connections, "connection"), count(cut.tasks, "execution"));
+        say(format_args!("stopped; cut {connections} and {tasks} after the drain time"));
         return Exit::Refused;
     }
     say("stopped");
@@ -88,7 +86,9 @@ async fn serve(config: &Config) -> Exit {
 /// A store that does not answer is something else than rules or an address that are refused.
 pub(super) fn not_started(error: &ServeError) -> Exit {
     match error {
-        ServeError::Store { .. } | ServeError::Rules(StartError::Store(_)) => Exit::Unreachable,
+        ServeError::Open(_) | ServeError::Store { .. } | ServeError::Rules(StartError::Store(_)) => {
+            Exit::Unreachable
+        }
         _ => Exit::Refused,
     }
 }
@@ -100,7 +100,7 @@ pub(super) fn in_force(gateway: &Gateway) -> String {
     let version = Version { number: status.version, digest: Digest::from_bytes(status.digest) };
     let path = status.path.display();
     let why = if let Some(refused) = &status.refusal {
-        format!("; {path} is refused, with {}", super::output::count(refused.faults, "fault"))
+        format!("; {path} is refused, with {}", count(refused.faults, "fault"))
     } else if status.drift.is_some() {
         format!("; {path} differs from it, and was published before: change it to publish it again")
     } else if status.file_stale_since.is_some() {
@@ -110,7 +110,7 @@ pub(super) fn in_force(gateway: &Gateway) -> String {
     };
     let warned = match status.warnings.len() {
         0 => String::new(),
-        number => format!("; {}, see above", super::output::count(number, "warning")),
+        number => format!("; {}, see above", count(number, "warning")),
     };
     format!("rules: version {version} in force{why}{warned}")
 }

@@ -36,9 +36,14 @@ pub(super) enum Command {
 /// Which record, and where.
 #[derive(Debug, clap::Args)]
 struct Which {
-    /// The gateway's database, sqlite:PATH
-    #[arg(long, env = "TIDEGATE_STORE", value_name = "STORE", default_value = "sqlite:tidegate.db", value_parser = database)]
-    store: Database,
+    // No `env` of clap's, to which an empty variable is a value.
+    #[arg(
+        long,
+        value_name = "STORE",
+        value_parser = database,
+        help = "The gateway's database, sqlite:PATH [env: TIDEGATE_STORE] [default: sqlite:tidegate.db]"
+    )]
+    store: Option<Database>,
     /// The rule's operation, which is its id unless it names another
     #[arg(long)]
     operation: String,
@@ -53,6 +58,11 @@ struct Which {
 /// A database file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Database(PathBuf);
+
+/// Names the database where `--store` does not.
+const STORE_VARIABLE: &str = "TIDEGATE_STORE";
+/// The one that a gateway uses unless it is told otherwise.
+const DEFAULT_DATABASE: &str = "tidegate.db";
 
 fn database(text: &str) -> Result<Database, String> {
     match text.split_once(':') {
@@ -94,6 +104,8 @@ enum Trouble {
     Trail { path: String, source: RuleStoreError },
     #[error("{path}: {source}")]
     Store { path: String, source: StoreError },
+    #[error("{STORE_VARIABLE}: {0}")]
+    Variable(String),
     #[error("there is no record with {id}{hint}")]
     Missing { id: RecordId, hint: String },
     #[error(transparent)]
@@ -103,6 +115,7 @@ enum Trouble {
 impl Trouble {
     fn exit(&self) -> Exit {
         match self {
+            Self::Variable(_) => Exit::Usage,
             Self::Missing { .. } | Self::Output(_) => Exit::Refused,
             Self::Open(_) | Self::Setup { .. } | Self::Trail { .. } | Self::Store { .. } => Exit::Unreachable,
         }
@@ -117,8 +130,9 @@ struct Store {
 }
 
 impl Store {
-    async fn open(Database(path): &Database) -> Result<Self, Trouble> {
-        let pool = sqlite::open_existing(path).await?;
+    async fn open(which: &Which) -> Result<Self, Trouble> {
+        let Database(path) = which.database()?;
+        let pool = sqlite::open_existing(&path).await?;
         let path = path.display().to_string();
         let opened = SqliteIdempotency::open(pool.clone()).await;
         let records = opened.map_err(|source| Trouble::Setup { path: path.clone(), source })?;
@@ -172,6 +186,17 @@ impl Store {
 }
 
 impl Which {
+    /// The flag's, then the variable's, which counts as not set when it is empty, as a gateway has it.
+    fn database(&self) -> Result<Database, Trouble> {
+        if let Some(database) = &self.store {
+            return Ok(database.clone());
+        }
+        match std::env::var_os(STORE_VARIABLE).filter(|value| !value.is_empty()) {
+            Some(value) => database(&value.to_string_lossy()).map_err(Trouble::Variable),
+            None => Ok(Database(DEFAULT_DATABASE.into())),
+        }
+    }
+
     fn id(&self) -> RecordId {
         RecordId::from_stored(&self.operation, &self.scope, &self.key)
     }

@@ -42,7 +42,7 @@ impl From<Exit> for ExitCode {
 
 /// Rate limiting, idempotency keys, circuit breaking and progressive delivery in front of a service.
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version, about)]
+#[command(name = "tidegate", version)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -159,6 +159,7 @@ fn a_wrong_command_line_exits_2_and_says_what_is_known() {
 fn help_and_version_exit_0() {
     let shell = Shell::new();
     let help = shell.run("--help").code(0);
+    assert!(help.out.starts_with("Rate limiting, idempotency keys, circuit breaking and "), "{}", help.out);
     for command in ["gateway", "quickstart", "rules", "flags", "idempotency"] {
         assert!(help.out.contains(&format!("  {command} ")), "{}", help.out);
     }

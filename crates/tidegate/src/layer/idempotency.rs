@@ -82,13 +82,13 @@ pub(crate) async fn guard<C: Call>(guarded: Guarded<C>) -> Response<Body> {
             // took effect, so the record stays as it is.
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => {
-                return exchange.refuse(&Refusal::StoreUnavailable { rule: rule(&exchange).id.clone() });
+                return exchange.refused(&Refusal::StoreUnavailable { rule: rule(&exchange).id.clone() });
             }
         };
         let left = give_up.since(env.now());
         if left.is_zero() {
             IdempotencyAnswered { exchange: &exchange, outcome: IdempotencyOutcome::InProgress }.emit();
-            return exchange.refuse(&Refusal::InProgress { rule: rule(&exchange).id.clone(), retry_after });
+            return exchange.refused(&Refusal::InProgress { rule: rule(&exchange).id.clone(), retry_after });
         }
         tokio::select! {
             () = ended => {}
@@ -179,14 +179,14 @@ impl<C: Call> Guarded<C> {
             Answer::Replay { response, .. } => (IdempotencyOutcome::Replayed, execute::replay(&response)),
             Answer::Mismatch { fields } => {
                 let fields = fields.iter().map(fingerprint::label).collect();
-                (IdempotencyOutcome::Mismatch, exchange.refuse(&Refusal::KeyReused { rule, fields }))
+                (IdempotencyOutcome::Mismatch, exchange.refused(&Refusal::KeyReused { rule, fields }))
             }
             Answer::OutcomeUnknown { .. } => {
-                (IdempotencyOutcome::Unknown, exchange.refuse(&Refusal::OutcomeUnknown { rule }))
+                (IdempotencyOutcome::Unknown, exchange.refused(&Refusal::OutcomeUnknown { rule }))
             }
             // It still asks for fields: nothing can be said, nothing is run.
             Answer::NotComputed { .. } => {
-                (IdempotencyOutcome::Unknown, exchange.refuse(&Refusal::StoreUnavailable { rule }))
+                (IdempotencyOutcome::Unknown, exchange.refused(&Refusal::StoreUnavailable { rule }))
             }
         };
         IdempotencyAnswered { exchange, outcome }.emit();
@@ -205,6 +205,6 @@ impl<C: Call> Guarded<C> {
     }
 
     fn refuse_store(&self) -> Response<Body> {
-        self.exchange.refuse(&Refusal::StoreUnavailable { rule: rule(&self.exchange).id.clone() })
+        self.exchange.refused(&Refusal::StoreUnavailable { rule: rule(&self.exchange).id.clone() })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use http::HeaderValue;
 use smallvec::SmallVec;
 use tidegate_core::Timestamp;
 use tidegate_core::limit::key::KeyBytes;
@@ -64,13 +65,14 @@ pub(crate) fn decide(
     resource: usize,
     taken: &Taken,
     now: Timestamp,
+    request_id: &HeaderValue,
 ) -> Result<Decided, Refusal> {
     if rules.plan.resources[resource].limits.is_empty() {
         return Ok(Decided::FREE);
     }
     with_asks(rules, resource, taken, |asks| {
         let outcome = rules.limits.decide(asks, now);
-        report(rules, resource, asks, outcome)
+        report(rules, resource, asks, outcome, request_id)
     })
 }
 
@@ -144,7 +146,13 @@ fn cost(rules: &InForce, resource: usize, limit: &LimitPlan, taken: &Taken) -> R
     }
 }
 
-fn report(rules: &InForce, resource: usize, asks: &[Ask<'_>], outcome: Outcome) -> Decided {
+fn report(
+    rules: &InForce,
+    resource: usize,
+    asks: &[Ask<'_>],
+    outcome: Outcome,
+    request_id: &HeaderValue,
+) -> Decided {
     let plan = &rules.plan.resources[resource];
     let runtimes = &rules.resources[resource].limits;
     let mut decided = Decided { wait: outcome.wait, permits: Some(outcome.permits), ..Decided::FREE };
@@ -153,7 +161,7 @@ fn report(rules: &InForce, resource: usize, asks: &[Ask<'_>], outcome: Outcome) 
     for (((limit, runtime), ask), verdict) in
         plan.limits.iter().zip(runtimes).zip(asks).zip(&outcome.verdicts)
     {
-        LimitDecided { counters: runtime, verdict, admitted: outcome.admitted }.emit();
+        LimitDecided { counters: runtime, verdict, admitted: outcome.admitted, request_id }.emit();
         let decision = &verdict.decision;
         if limit.shadow {
             continue;

@@ -43,6 +43,17 @@ async fn a_call_that_can_never_pass_says_so_and_has_no_retry_after() {
 }
 
 #[test]
+fn what_is_not_known_is_not_said_to_be_known() {
+    for refusal in [Refusal::UpstreamUnavailable { sent: true }, Refusal::UpstreamTimeout] {
+        assert!(refusal.detail().starts_with("Whether the request took effect is not known. "));
+    }
+    assert_eq!(Refusal::UpstreamUnavailable { sent: false }.detail(), "Nothing was executed. Try again.");
+    // A header that is sent twice is there, and no attribute all the same.
+    let refusal = Refusal::AttributeMissing { attribute: "header x-user".into() };
+    assert!(refusal.detail().contains("not a single value"));
+}
+
+#[test]
 fn every_refusal_has_the_documented_status() {
     let rule = || "r".to_owned();
     for (refusal, status, name) in [
@@ -61,7 +72,7 @@ fn every_refusal_has_the_documented_status() {
         (Refusal::BreakerOpen { rule: rule(), retry_after: Duration::ZERO }, 503, "breaker-open"),
         (Refusal::StoreUnavailable { rule: rule() }, 503, "store-unavailable"),
         (Refusal::NotReady, 503, "version-unavailable"),
-        (Refusal::UpstreamUnavailable, 502, "upstream-unavailable"),
+        (Refusal::UpstreamUnavailable { sent: true }, 502, "upstream-unavailable"),
         (Refusal::UpstreamTimeout, 504, "upstream-timeout"),
     ] {
         assert_eq!((refusal.status().as_u16(), refusal.name()), (status, name));

@@ -167,7 +167,7 @@ impl<C: Compile> Driver<C> {
             return;
         }
         for warning in &candidate.warnings {
-            tracing::warn!(version = version.number, "{warning}");
+            tracing::warn!("{warning}");
         }
         (self.on_version)(version, Arc::new(candidate.rules));
         let digest = hex(&version.digest);

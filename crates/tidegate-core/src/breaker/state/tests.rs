@@ -475,6 +475,12 @@ impl Model {
     }
 }
 
+#[test]
+fn a_cause_reads_as_words_and_counts_trips_from_1() {
+    assert_eq!(Cause::Trip(0).to_string(), "entry 1 of trip");
+    assert_eq!(Cause::ProbeSilent.to_string(), "a probe gave no result");
+}
+
 proptest! {
     #[test]
     fn it_agrees_with_a_plain_model(

@@ -164,7 +164,7 @@ impl Command<'_> {
             say(format_args!("--by and --reason take at most {MAX_NOTE} bytes"));
             return Ok(Exit::Usage);
         }
-        let store = Store::open(&self.which.store).await?;
+        let store = Store::open(self.which).await?;
         let (id, seen) = store.read(self.which).await?;
         let fence = seen.record.fence;
         if let Some(token) = self.word.token

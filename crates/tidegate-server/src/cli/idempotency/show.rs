@@ -27,7 +27,7 @@ pub(in crate::cli) struct Args {
 }
 
 pub(super) async fn run(args: &Args) -> Result<Exit, Trouble> {
-    let store = Store::open(&args.which.store).await?;
+    let store = Store::open(&args.which).await?;
     let (id, shown) = store.read(&args.which).await?;
     let mut out = io::stdout().lock();
     let fields = fields(&id, &shown);

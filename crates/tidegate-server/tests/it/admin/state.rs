@@ -61,20 +61,24 @@ fn a_resource_tells_what_it_has_seen() {
     assert!(fresh["breakers"][0]["next_probe_seconds"].is_null());
     assert!(resource("ledger")["match"].is_null());
 
-    // Two calls, a replay that is none, a denial, and a missing key.
+    // Three calls, a replay that is none, a denial, a missing key, and a key of another request.
     assert_eq!(world.pay("acme", "k1").status, 200);
     assert_eq!(world.pay("acme", "k1").header("idempotent-replayed"), Some("true"));
     assert_eq!(world.pay("acme", "k2").status, 200);
     assert_eq!(world.pay("acme", "k3").status, 429);
     assert_eq!(world.pay("other", "").status, 400);
+    assert_eq!(world.pay("other", "k1").status, 200);
+    let reused = [("Host", "api.example.com"), ("X-Tenant", "other"), ("Idempotency-Key", "k1")];
+    let answer = tidegate_testkit::request(world.addr, "POST", "/orders/7/pay", &reused, b"[]");
+    assert_eq!(answer.status, 422);
     let seen = resource("pay");
-    assert_eq!((&seen["admitted"], &seen["succeeded"], &seen["failed"]), (&json!(2), &json!(2), &json!(0)));
+    assert_eq!((&seen["admitted"], &seen["succeeded"], &seen["failed"]), (&json!(3), &json!(3), &json!(0)));
     let blocked = json!([
         { "gate": "limit", "rule": "pay-per-tenant", "count": 1 },
-        { "gate": "idempotency", "rule": "pay-once", "count": 1 },
+        { "gate": "idempotency", "rule": "pay-once", "count": 2 },
     ]);
     assert_eq!(seen["blocked"], blocked);
-    assert_eq!(seen["latency_seconds"]["calls"], 2);
+    assert_eq!(seen["latency_seconds"]["calls"], 3);
     let [p50, p90, p99] = ["p50", "p90", "p99"].map(|q| seen["latency_seconds"][q].as_f64().unwrap());
     assert!(0.0 < p50 && p50 <= p90 && p90 <= p99, "{seen:#}");
 
@@ -83,7 +87,7 @@ fn a_resource_tells_what_it_has_seen() {
     assert_eq!(world.pay("third", "k1").status, 500);
     assert_eq!(world.pay("third", "k2").status, 503);
     let seen = resource("pay");
-    assert_eq!((&seen["admitted"], &seen["failed"]), (&json!(3), &json!(1)));
+    assert_eq!((&seen["admitted"], &seen["failed"]), (&json!(4), &json!(1)));
     assert_eq!(seen["blocked"][2], json!({ "gate": "breaker", "rule": "bank", "count": 1 }));
     let breaker = &seen["breakers"][0];
     assert_eq!((&breaker["state"], &breaker["trips"]), (&json!("open"), &json!(1)));

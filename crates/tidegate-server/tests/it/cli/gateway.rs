@@ -1,5 +1,6 @@
 //! What `tidegate gateway` says when it starts, and when it does not.
 
+use tidegate_testkit::program::Stream;
 use tidegate_testkit::{Program, request};
 
 use super::Shell;
@@ -50,6 +51,10 @@ fn the_version_in_force_and_its_warnings_are_told() {
     assert_eq!(in_force(&program), expected);
     program
         .wait_line("the fault", |line| line.contains("rules.yaml:8:35: unknown field `refil`").then_some(()));
+    // Nothing stands behind the text of a fault or warning that could be taken for its end.
+    for line in program.printed(Stream::Err).lines().filter(|line| line.starts_with("help: ")) {
+        assert!(!line.contains('='), "{line}");
+    }
     program.kill();
 
     std::fs::remove_file(shell.path().join("rules.yaml")).unwrap();
@@ -62,9 +67,11 @@ fn a_bad_file_and_no_version_in_force_exits_1_with_every_fault() {
     let shell = Shell::new();
     shell.write("rules.yaml", RULES.replace("refill", "refil").replace("[pay]", "[bay]"));
     let ran = shell.run(START).code(1).prints("");
-    ran.says(&["rules.yaml:7:17: ", "rules.yaml:8:35: unknown field `refil`", "help: "]);
+    let ran = ran.says(&["rules.yaml:7:17: ", "rules.yaml:8:35: unknown field `refil`", "help: "]);
+    assert_eq!(ran.err.matches("unknown field `refil`").count(), 1, "told once:\n{}", ran.err);
     std::fs::remove_file(shell.path().join("rules.yaml")).unwrap();
-    shell.run(START).code(1).says(&["rules.yaml: there are no rules"]);
+    let ran = shell.run(START).code(1).says(&["rules.yaml: there are no rules"]);
+    assert!(!ran.err.contains("in force stays"), "there is none:\n{}", ran.err);
     shell.run("gateway --upstream nowhere").code(1).says(&["--upstream:1:1: ", "no rules are named"]);
 }
 
@@ -83,7 +90,9 @@ fn an_address_in_use_exits_1_and_a_database_that_is_not_ours_4() {
         "no database, but longer than the hundred bytes of a header, as SQLite looks at it before all else.",
     );
     shell.run(START).code(4).prints("").says(&["tidegate.db"]);
-    shell.run(&format!("{START} --store sqlite:no/such/dir.db")).code(4).prints("").says(&["no/such/dir.db"]);
+    let ran = shell.run(&format!("{START} --store sqlite:no/such/dir.db")).code(4).prints("");
+    let ran = ran.says(&["no/such/dir.db: cannot be opened as a database"]);
+    assert_eq!(ran.err.matches("no/such/dir.db").count(), 1, "{}", ran.err);
     // Without any of these it runs, and answers.
     let shell = Shell::new();
     shell.write("rules.yaml", RULES);

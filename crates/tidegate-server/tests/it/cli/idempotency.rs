@@ -268,7 +268,7 @@ fn a_database_that_cannot_be_used_exits_4_and_stays_as_it_is() {
     let before = std::fs::read(&foreign).unwrap();
     for (store, says) in [
         ("sqlite:nofile.db", "nofile.db: there is no such database"),
-        ("sqlite:text.db", "text.db: not a database that can be opened"),
+        ("sqlite:text.db", "text.db: cannot be opened as a database"),
         ("sqlite:foreign.db", "foreign.db: this database holds nothing of Tidegate's"),
         ("sqlite:newer.db", "newer.db: "),
         ("sqlite:.", ".: "),
@@ -283,12 +283,17 @@ fn a_database_that_cannot_be_used_exits_4_and_stays_as_it_is() {
     }
     // The default, and the variable that the gateway takes, too.
     shell.run(&format!("idempotency show {id}")).code(4).says(&["tidegate.db: there is no such database"]);
-    let ran = shell
-        .command(&format!("idempotency show {id}"))
-        .env("TIDEGATE_STORE", "sqlite:other.db")
-        .output()
-        .unwrap();
-    assert!(String::from_utf8(ran.stderr).unwrap().starts_with("other.db: there is no such database"));
+    for (value, code, says) in [
+        ("sqlite:other.db", 4, "other.db: there is no such database"),
+        ("", 4, "tidegate.db: there is no such database"),
+        ("memory:", 2, "TIDEGATE_STORE: what a gateway keeps in memory"),
+        ("other.db", 2, "TIDEGATE_STORE: write sqlite:PATH"),
+    ] {
+        let mut command = shell.command(&format!("idempotency show {id}"));
+        let ran = command.env("TIDEGATE_STORE", value).output().unwrap();
+        let err = String::from_utf8(ran.stderr).unwrap();
+        assert!(ran.status.code() == Some(code) && err.starts_with(says), "{value:?}: {err}");
+    }
     assert!(!shell.path().join("nofile.db").exists() && !shell.path().join("tidegate.db").exists());
     assert_eq!(std::fs::read(&foreign).unwrap(), before);
 }

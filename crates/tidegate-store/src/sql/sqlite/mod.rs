@@ -25,7 +25,7 @@ const MAX_CONNECTIONS: u32 = 4;
 pub enum OpenError {
     /// The file cannot be opened or is not a SQLite database.
     #[error(
-        "{path}: not a database that can be opened ({source}); check the path and its permissions, or name another file"
+        "{path}: cannot be opened as a database ({source}); check the path and its permissions, or name another file"
     )]
     Open {
         /// The file.

@@ -83,7 +83,10 @@ impl<C: Compile> Driver<C> {
                 None
             }
             Err(Trouble::Missing) => {
-                tracing::warn!(path = self.key, "the rule file is gone; the version in force stays");
+                // Without a version in force there is no start, and who started it is told why.
+                if self.in_force.is_some() {
+                    tracing::warn!(path = self.key, "the rule file is gone; the version in force stays");
+                }
                 self.count(LoadSource::File, LoadResult::Missing);
                 self.status.refusal = None;
                 self.accepted = None;
@@ -211,9 +214,10 @@ impl<C: Compile> Driver<C> {
         let told = self.status.refusal.as_ref().is_some_and(|told| told.rendered == refusal.rendered);
         let entry = self.entry(AuditKind::Refused, None, None, &refusal.rendered);
         if !told {
-            // Without a version the start ends with this very text.
+            // Without a version the start ends with this very text. It has no field behind it, which would
+            // seem to belong to its last line.
             if self.in_force.is_some() {
-                tracing::error!(faults = refusal.faults, "the rule file is refused: {}", refusal.rendered);
+                tracing::error!("the rule file is refused: {}", refusal.rendered);
             }
             self.count(LoadSource::File, LoadResult::Refused);
             self.status.refusal = Some(self.refused(refusal));

@@ -43,7 +43,7 @@ async fn a_file_that_is_no_database_is_refused() {
     std::fs::write(&path, "These are notes, long enough to be taken for a header. ".repeat(40)).unwrap();
     let error = open(&path).await.unwrap_err();
     assert!(matches!(error, OpenError::Open { .. }));
-    assert!(error.to_string().contains("notes.txt: not a database that can be opened"), "{error}");
+    assert!(error.to_string().contains("notes.txt: cannot be opened as a database"), "{error}");
     assert!(std::fs::read_to_string(&path).unwrap().starts_with("These are notes"));
 }
 
