@@ -28,7 +28,8 @@ pair() { # name ours peer
 load http://127.0.0.1:9702/accounts/7 > /dev/null; load http://127.0.0.1:9701/accounts/7 > /dev/null   # warm
 pair allow  http://127.0.0.1:9702/accounts/7 http://127.0.0.1:9701/accounts/7
 pair denied http://127.0.0.1:9702/denied/7   http://127.0.0.1:9701/denied/7
-for fresh in 1 0; do
-  name=$([ $fresh = 1 ] && echo first-call || echo replay)
-  for _ in $(seq 3); do echo "$name $(FRESH=$fresh load http://127.0.0.1:9702/ pay.lua)/s"; done
+for _ in $(seq 3); do
+  a=$(FRESH=1 load http://127.0.0.1:9702/ pay.lua); b=$(taskset -c 0 python3 byhand.py "$dir/byhand.db" "$secs")
+  echo "$a $b" | awk '{printf "first-call ours %.0f by hand on one connection %.0f ratio %.2f\n", $1, $2, $1/$2}'
 done
+for _ in $(seq 3); do echo "replay $(FRESH=0 load http://127.0.0.1:9702/ pay.lua)/s"; done

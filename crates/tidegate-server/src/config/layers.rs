@@ -54,13 +54,14 @@ impl Environment {
         Self::from_pairs(std::env::vars_os())
     }
 
-    /// From names and values. Only `TIDEGATE_…` is kept; an empty value counts as not set.
+    /// From names and values. Only `TIDEGATE_…` is kept; an empty value counts as not set, and what
+    /// Kubernetes writes for a Service of our name is nobody's setting.
     pub fn from_pairs(pairs: impl IntoIterator<Item = (OsString, OsString)>) -> Self {
         let mut kept: Vec<_> = pairs
             .into_iter()
             .filter(|(_, value)| !value.is_empty())
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok())))
-            .filter(|(name, _)| name.starts_with(PREFIX))
+            .filter(|(name, _)| name.starts_with(PREFIX) && !is_service_link(name))
             .collect();
         kept.sort();
         Self(kept)
@@ -71,6 +72,13 @@ impl Environment {
         let (_, value) = self.0.iter().find(|(name, _)| name == CONFIG_VARIABLE)?;
         value.as_ref().map(PathBuf::from)
     }
+}
+
+/// Whether Kubernetes puts the variable into every pod of a namespace with a Service called `tidegate`:
+/// `TIDEGATE_SERVICE_HOST`, `TIDEGATE_SERVICE_PORT…`, `TIDEGATE_PORT`, `TIDEGATE_PORT_8080_TCP…`.
+fn is_service_link(name: &str) -> bool {
+    let rest = name.strip_prefix(PREFIX).unwrap_or(name);
+    rest == "SERVICE_HOST" || rest == "PORT" || rest.starts_with("SERVICE_PORT") || rest.starts_with("PORT_")
 }
 
 /// Values from flags and variables, each a small document of its own, so that the readers and the

@@ -233,3 +233,15 @@ fn only_the_loopback_interface_gets_the_administration() {
         assert_eq!(load_with(None, &[("TIDEGATE_ADMIN", admin)], &given).0.is_ok(), fine, "{admin}");
     }
 }
+
+#[test]
+fn what_kubernetes_writes_for_a_service_of_our_name_is_no_setting() {
+    let links = [
+        ("TIDEGATE_PORT", "tcp://10.0.0.1:8080"),
+        ("TIDEGATE_PORT_8080_TCP_ADDR", "10.0.0.1"),
+        ("TIDEGATE_SERVICE_HOST", "10.0.0.1"),
+        ("TIDEGATE_SERVICE_PORT_HTTP", "8080"),
+    ];
+    assert_eq!(environment(&links), Environment::default());
+    assert_ne!(environment(&[("TIDEGATE_PORTS", "1")]), Environment::default());
+}
