@@ -17,6 +17,9 @@ use super::source::{Source, Span};
 pub const MAX_BYTES: usize = 4 << 20;
 /// Deepest nesting of lists and mappings, aliases resolved. Everything that walks a tree may recurse.
 pub const MAX_DEPTH: usize = 64;
+/// Longest key of a mapping, in bytes. Written on one line, with every character escaped, it stays below
+/// the 1024 characters that YAML reads as a key.
+pub const MAX_KEY_BYTES: usize = 160;
 /// Most nodes of a document, aliases resolved: what stops "billion laughs".
 pub const MAX_NODES: u64 = 1_000_000;
 /// Most bytes of text in a document, aliases resolved.
@@ -338,6 +341,14 @@ fn accept_key(node: &Node, seen: &mut BTreeMap<String, Span>, report: &mut Repor
             node.span,
             "YAML 1.2 has no merge keys (`<<`)",
             "write the fields out, or use an alias for a whole value",
+        );
+        return Key::Refused;
+    }
+    if text.len() > MAX_KEY_BYTES {
+        report.fault(
+            node.span,
+            format!("the key {} has {} bytes, and {MAX_KEY_BYTES} are the most", quoted(text), text.len()),
+            "shorten it",
         );
         return Key::Refused;
     }

@@ -41,6 +41,15 @@ impl Node {
         }
     }
 
+    /// How many values it is, keys and itself included.
+    pub(crate) fn count(&self) -> u64 {
+        match self {
+            Self::Raw(_) | Self::Text(_) => 1,
+            Self::List(items) => 1 + items.iter().map(Self::count).sum::<u64>(),
+            Self::Map(fields) => 1 + fields.iter().map(|(_, value)| 1 + value.count()).sum::<u64>(),
+        }
+    }
+
     /// [`Node::write`] into a new string.
     pub(crate) fn render(&self) -> String {
         let mut out = String::new();

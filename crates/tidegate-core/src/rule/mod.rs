@@ -40,7 +40,7 @@ pub mod bounds {
     pub use super::parse::values::{MAX_COUNT, MAX_FILL, MAX_PARTS, MAX_SPAN, MIN_PERIOD, MIN_SPAN};
     pub use super::parse::{API_VERSION, MAX_RULES};
     pub use crate::breaker::policy::MAX_PROBES;
-    pub use crate::document::tree::{MAX_BYTES, MAX_DEPTH, MAX_EXPANDED, MAX_NODES};
+    pub use crate::document::tree::{MAX_BYTES, MAX_DEPTH, MAX_EXPANDED, MAX_KEY_BYTES, MAX_NODES};
     pub use crate::rollout::condition::{MAX_DEPTH as MAX_CONDITION_DEPTH, MAX_REGEX_BYTES, MAX_TESTS};
 }
 pub use version::{Digest, ShortDigest, Version, VersionName};

@@ -10,6 +10,7 @@ use super::load::{Deployment, load};
 use super::model::*;
 use super::version::{Digest, canonical};
 use crate::document::Source;
+use crate::document::tree::MAX_KEY_BYTES;
 
 /// What a bad document says of the schema in its first line.
 pub(super) const REJECTS: &str = "# schema: rejects";
@@ -69,6 +70,71 @@ fn canonical_forms_read_back_as_the_same_rules() {
         assert_eq!(canonical(&again), form, "{name}");
         assert_eq!(Digest::of(&again), Digest::of_canonical(&form), "{name}");
     }
+}
+
+/// YAML reads a key of more than 1024 characters only with a `?` before it, and the canonical form has
+/// none; escaped, a character becomes six.
+#[test]
+fn long_keys_read_back_or_are_refused() {
+    for (name, accepted) in [
+        ("n".repeat(MAX_KEY_BYTES), true),
+        ("\\u0001".repeat(MAX_KEY_BYTES), true),
+        ("n".repeat(MAX_KEY_BYTES + 1), false),
+        ("é".repeat(MAX_KEY_BYTES / 2 + 1), false),
+        ("n".repeat(2000), false),
+    ] {
+        let text = format!(
+            "apiVersion: tidegate/v1\nflags: [ {{ key: f, default: v, variants: {{ v: {{ ? \"{name}\" : 1 }} }}, \
+             rules: [ {{ id: r, serve: v, when: {{ ? \"{name}\" : {{ equals: x }} }} }} ] }} ]\n"
+        );
+        match read("r", &text) {
+            Ok(rules) => {
+                assert!(accepted, "{name}");
+                assert_eq!(read("canonical", &canonical(&rules)).as_ref(), Ok(&rules));
+            }
+            Err(refused) => {
+                assert!(!accepted, "{refused}");
+                let most = format!("bytes, and {MAX_KEY_BYTES} are the most");
+                assert!(refused.faults[0].message.ends_with(&most), "{refused}");
+            }
+        }
+    }
+}
+
+/// Aliases make a short document long, and what every node loads is the long form.
+#[test]
+fn rules_that_are_too_long_written_out_are_refused() {
+    let list = |values: usize| {
+        let value = "x".repeat(1000);
+        let list = vec![value.as_str(); values].join(", ");
+        format!(
+            "apiVersion: tidegate/v1\nx-list: &list [ {list} ]\nsegments:\n{}",
+            (0..5)
+                .map(|n| format!("  - {{ id: s{n}, when: {{ a: {{ in: *list }} }} }}\n"))
+                .collect::<String>()
+        )
+    };
+    assert!(read("fits", &list(830)).is_ok());
+    let refused = read("does not", &list(840)).unwrap_err();
+    assert_eq!(refused.faults.len(), 1);
+    let said = refused.faults[0].message.as_str();
+    assert!(
+        said.starts_with("written out in full, the rules have 42") && said.ends_with("are the most"),
+        "{said}"
+    );
+
+    // Every default is a value, too.
+    let many = |flags: usize| {
+        format!(
+            "apiVersion: tidegate/v1\nx-list: &list [ {} ]\nsegments:\n{}flags:\n{}",
+            vec!["1"; 9_900].join(", "),
+            (0..97).map(|n| format!("  - {{ id: s{n}, when: {{ a: {{ in: *list }} }} }}\n")).collect::<String>(),
+            (0..flags).map(|n| format!("  - {{ key: f{n}, default: \"on\" }}\n")).collect::<String>()
+        )
+    };
+    let refused = read("does not", &many(4_000)).unwrap_err();
+    let said = refused.faults[0].message.as_str();
+    assert_eq!(said, "written out in full, the rules have 1021188 values, and 1000000 are the most");
 }
 
 // ---- random rules through the canonical form -------------------------------------------------------

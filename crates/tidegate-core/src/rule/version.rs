@@ -11,7 +11,7 @@ use std::str::FromStr;
 use sha2::{Digest as _, Sha256};
 
 pub use self::canonical::canonical;
-pub(crate) use self::canonical::{algorithm_fields, condition, serve};
+pub(crate) use self::canonical::{algorithm_fields, condition, document, serve};
 use super::RuleSet;
 
 /// SHA-256 of the canonical form. Equal digests mean equal rules, wherever they were published.

@@ -27,8 +27,10 @@ use super::positions::{Finding, Positions};
 /// could be read, and must find nothing that a missing rule alone would cause.
 pub(super) type Check = fn(&RuleSet, &Positions) -> Vec<Finding>;
 
-/// Checks of the rule set itself: ties between resources, contradictions between flag rules.
-pub(super) const CHECKS: &[Check] = &[cost::conditions, together::ties, together::contradictions];
+/// Checks of the rule set itself: how large it and its conditions are, ties between resources,
+/// contradictions between flag rules.
+pub(super) const CHECKS: &[Check] =
+    &[together::written_out, cost::conditions, together::ties, together::contradictions];
 
 /// Most names that one message lists.
 const MOST_NAMES: usize = 5;

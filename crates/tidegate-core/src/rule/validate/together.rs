@@ -1,10 +1,28 @@
-//! Checks of the rule set as a whole: resources that tie, flag rules that contradict each other.
+//! Checks of the rule set as a whole: its size, resources that tie, flag rules that contradict each other.
 
+use crate::document::tree::{MAX_BYTES, MAX_NODES};
 use crate::document::{Severity, Span};
 use crate::rule::conflict::{Conflict, conflicts};
 use crate::rule::model::RuleSet;
 use crate::rule::positions::{Finding, Positions};
 use crate::rule::route::{RouteFault, RouteTable};
+use crate::rule::version;
+
+/// What is published, and loaded by every node, is the rules written out in full, as one document.
+pub(super) fn written_out(rules: &RuleSet, _: &Positions) -> Vec<Finding> {
+    let document = version::document(rules);
+    let (values, bytes) = (document.count(), document.render().len());
+    let message = if bytes > MAX_BYTES {
+        format!("written out in full, the rules have {bytes} bytes, and {MAX_BYTES} are the most")
+    } else if values > MAX_NODES {
+        format!("written out in full, the rules have {values} values, and {MAX_NODES} are the most")
+    } else {
+        return Vec::new();
+    };
+    fault_at(Some(Span::top(0)), message, "merge rules, or use keys instead of one rule for each case")
+        .into_iter()
+        .collect()
+}
 
 /// No two resources may claim one request with equal right.
 pub(super) fn ties(rules: &RuleSet, positions: &Positions) -> Vec<Finding> {

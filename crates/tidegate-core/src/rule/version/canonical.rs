@@ -20,7 +20,12 @@ use crate::rule::render;
 /// text and loading the text gives the same rules. Numbers in conditions keep the spelling of their
 /// source, which YAML reads and strict JSON may not (`0123`).
 pub fn canonical(rules: &RuleSet) -> String {
-    let document = map([
+    document(rules).render()
+}
+
+/// The canonical form as a tree.
+pub(crate) fn document(rules: &RuleSet) -> Node {
+    map([
         ("apiVersion", Node::text("tidegate/v1")),
         ("resources", list(&rules.resources, resource)),
         ("limits", list(&rules.limits, limit)),
@@ -28,8 +33,7 @@ pub fn canonical(rules: &RuleSet) -> String {
         ("breakers", list(&rules.breakers, breaker)),
         ("segments", list(&rules.segments, segment)),
         ("flags", list(&rules.flags, flag)),
-    ]);
-    document.render()
+    ])
 }
 
 fn map<const N: usize>(fields: [(&str, Node); N]) -> Node {
