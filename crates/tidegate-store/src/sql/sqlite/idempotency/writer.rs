@@ -5,6 +5,7 @@
 //! commit is on its way to the disk shares the next one. A caller hears only after the commit.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
@@ -17,6 +18,14 @@ use crate::traits::{BoxFuture, StoreError};
 
 /// Commands that wait at most; callers beyond that wait to get in, in order.
 const QUEUE: usize = 1024;
+/// Commands that nobody waits for, kept at most until they are carried out. Each gives up a claim that
+/// was in the queue, so there are more only if the database refuses for long.
+const MAX_POSTED: usize = 16 * QUEUE;
+/// How often they may fail in a row for another reason than a lock, before they are given up: they must
+/// not take everything else with them for ever.
+const POSTED_TRIES: u32 = 10;
+/// The pause before posted commands are tried again.
+const POSTED_AGAIN: Duration = Duration::from_secs(1);
 /// Commands in one transaction at most: bounds how long a commit keeps readers' snapshots and the
 /// other processes waiting.
 const MAX_BATCH: usize = 128;
@@ -25,18 +34,22 @@ const MAX_BATCH: usize = 128;
 #[derive(Clone)]
 pub(super) struct Writer {
     queue: mpsc::Sender<Box<dyn Job>>,
+    /// Has room when the queue has none.
+    posted: mpsc::UnboundedSender<Box<dyn Job>>,
 }
 
 impl Writer {
     /// Starts the writer's thread. It ends when the last `Writer` is gone and the queue is empty.
     pub(super) fn start(options: Arc<SqliteConnectOptions>, shift: ClockShift) -> std::io::Result<Self> {
         let (queue, jobs) = mpsc::channel(QUEUE);
+        let (posted, posts) = mpsc::unbounded_channel();
         // A thread of its own: callers may live on several runtimes, none of which outlives the store.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         std::thread::Builder::new().name("tidegate-sqlite".to_owned()).spawn(move || {
-            runtime.block_on(serve(jobs, &options, &shift));
+            let inbox = Inbox { jobs, posts, first: Vec::new(), failures: 0 };
+            runtime.block_on(serve(inbox, &options, &shift));
         })?;
-        Ok(Self { queue })
+        Ok(Self { queue, posted })
     }
 
     /// Carries out `command` and returns after its commit. `on_queued` is called at the moment from
@@ -63,13 +76,13 @@ impl Writer {
         answer.await.unwrap_or(Err(closed))
     }
 
-    /// Queues `command` if there is room, and does not wait for its answer.
+    /// Has `command` carried out without waiting for its answer, and again until it is.
+    ///
+    /// It comes before all that is queued later. What it is to undo must be running already, or have no
+    /// caller any more.
     pub(super) fn post<C: Command>(&self, command: C) {
-        if self.queue.try_send(Task::queued(command, None)).is_err() {
-            tracing::warn!(
-                "the SQLite writer's queue is full: an abandoned claim stays until its lease ends"
-            );
-        }
+        // Fails only when the writer has died, and with it everything that it could have done.
+        let _ = self.posted.send(Task::queued(command, None));
     }
 }
 
@@ -84,6 +97,9 @@ trait Job: Send {
 
     /// Whether its caller is gone, so that it need not start.
     fn is_unwanted(&self) -> bool;
+
+    /// Whether it was posted: nobody waits for its answer, and it must be carried out.
+    fn is_posted(&self) -> bool;
 
     /// Tells the caller, now that the transaction has ended.
     fn settle(self: Box<Self>, ended: Result<(), StoreError>);
@@ -125,6 +141,10 @@ impl<C: Command> Job for Task<C> {
         self.caller.as_ref().is_some_and(oneshot::Sender::is_closed)
     }
 
+    fn is_posted(&self) -> bool {
+        self.caller.is_none()
+    }
+
     fn settle(self: Box<Self>, ended: Result<(), StoreError>) {
         let closed = Err(StoreError::Closed { store: STORE });
         let answer = match ended {
@@ -138,11 +158,62 @@ impl<C: Command> Job for Task<C> {
     }
 }
 
-async fn serve(mut jobs: mpsc::Receiver<Box<dyn Job>>, options: &SqliteConnectOptions, shift: &ClockShift) {
+/// What waits for the writer.
+struct Inbox {
+    jobs: mpsc::Receiver<Box<dyn Job>>,
+    posts: mpsc::UnboundedReceiver<Box<dyn Job>>,
+    /// Posted commands, in front of which nothing else is carried out.
+    first: Vec<Box<dyn Job>>,
+    /// How often they have failed.
+    failures: u32,
+}
+
+impl Inbox {
+    /// Waits for commands and fills `batch`; false when nothing more is to come.
+    ///
+    /// What a caller has posted comes before what the same caller queues later. Else the release of a
+    /// claim whose fate was unknown could hit the repeated claim, under which the caller executes.
+    async fn fill(&mut self, batch: &mut Vec<Box<dyn Job>>) -> bool {
+        let mut jobs = Vec::new();
+        tokio::select! {
+            queued = self.jobs.recv_many(&mut jobs, MAX_BATCH) => {
+                if queued == 0 && self.first.is_empty() && self.posts.is_empty() {
+                    return false;
+                }
+            }
+            Some(post) = self.posts.recv() => self.first.push(post),
+            () = tokio::time::sleep(POSTED_AGAIN), if !self.first.is_empty() => {}
+        }
+        // After the jobs have been received, so that whatever was posted before them is here.
+        while let Ok(post) = self.posts.try_recv() {
+            self.first.push(post);
+        }
+        batch.append(&mut self.first);
+        batch.extend(jobs.into_iter().filter(|job| !job.is_unwanted()));
+        true
+    }
+
+    /// Keeps the posted ones of a transaction that has failed.
+    fn keep(&mut self, batch: &mut Vec<Box<dyn Job>>, error: &StoreError) {
+        // When the process ends, there is no other time.
+        if self.jobs.is_closed() {
+            return;
+        }
+        self.first.extend(batch.extract_if(.., |job| job.is_posted()));
+        self.failures += u32::from(!matches!(error, StoreError::Busy { .. }) && !self.first.is_empty());
+        let room = if self.failures < POSTED_TRIES { MAX_POSTED } else { 0 };
+        let excess = self.first.len().saturating_sub(room);
+        if excess > 0 {
+            tracing::warn!(excess, "abandoned claims stay until their leases end");
+            self.first.drain(..excess);
+        }
+    }
+}
+
+async fn serve(mut inbox: Inbox, options: &SqliteConnectOptions, shift: &ClockShift) {
     let mut idle: Option<SqliteConnection> = None;
     let mut batch = Vec::with_capacity(MAX_BATCH);
-    while jobs.recv_many(&mut batch, MAX_BATCH).await > 0 {
-        batch.retain(|job| !job.is_unwanted());
+    while inbox.fill(&mut batch).await {
         if batch.is_empty() {
             continue;
         }
@@ -156,11 +227,13 @@ async fn serve(mut jobs: mpsc::Receiver<Box<dyn Job>>, options: &SqliteConnectOp
         let told = match ended {
             Ok(conn) => {
                 idle = Some(conn);
+                inbox.failures = 0;
                 Ok(())
             }
             Err((error, conn)) => {
                 idle = conn;
                 tracing::warn!(%error, commands = batch.len(), "a SQLite write failed");
+                inbox.keep(&mut batch, &error);
                 Err(error)
             }
         };

@@ -183,3 +183,51 @@ async fn a_command_whose_caller_left_does_not_start() {
     writer.submit(mark("last", Then::Nothing), || {}).await.unwrap();
     assert_eq!(marks(&pool).await, ["first", "last"]);
 }
+
+#[tokio::test]
+async fn what_is_posted_is_carried_out_when_the_queue_is_full_and_after_a_failure() {
+    let (_folder, pool, writer) = world().await;
+    let (begun, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let first = mark("first", Then::Wait { begun: Arc::clone(&begun), go: Arc::clone(&go) });
+    let front = tokio::spawn({
+        let writer = writer.clone();
+        async move { writer.submit(first, || {}).await }
+    });
+    begun.notified().await;
+    let crowd: Vec<_> = (0..QUEUE + 10)
+        .map(|_| {
+            let writer = writer.clone();
+            tokio::spawn(async move { writer.submit(mark("crowd", Then::Nothing), || {}).await })
+        })
+        .collect();
+    while writer.queue.capacity() > 0 {
+        tokio::task::yield_now().await;
+    }
+    writer.post(mark("posted", Then::BreakStatement(Arc::new(AtomicU32::new(1)))));
+    for call in crowd {
+        call.abort();
+        assert!(call.await.unwrap_err().is_cancelled());
+    }
+    go.notify_one();
+    front.await.unwrap().unwrap();
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
+    while !marks(&pool).await.contains(&"posted".to_owned()) {
+        assert!(tokio::time::Instant::now() < deadline, "{:?}", marks(&pool).await);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // Nothing is left open: the writer ends with its last handle, and the rest was never begun.
+    writer.submit(mark("last", Then::Nothing), || {}).await.unwrap();
+    assert_eq!(marks(&pool).await, ["first", "posted", "last"]);
+}
+
+#[tokio::test]
+async fn what_is_posted_and_never_works_does_not_stop_the_writer() {
+    let (_folder, pool, writer) = world().await;
+    writer.post(mark("never", Then::BreakStatement(Arc::new(AtomicU32::new(u32::MAX)))));
+    let mut refused = 0;
+    while writer.submit(mark("other", Then::Nothing), || {}).await.is_err() {
+        refused += 1;
+        assert!(refused <= POSTED_TRIES);
+    }
+    assert_eq!(marks(&pool).await, ["other"]);
+}
