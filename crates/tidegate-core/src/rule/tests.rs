@@ -111,7 +111,8 @@ fn rules_that_are_too_long_written_out_are_refused() {
             "apiVersion: tidegate/v1\nx-list: &list [ {list} ]\nsegments:\n{}",
             (0..5)
                 .map(|n| format!("  - {{ id: s{n}, when: {{ a: {{ in: *list }} }} }}\n"))
-                .collect::<String>()
+                .collect::<Vec<_>>()
+                .concat()
         )
     };
     assert!(read("fits", &list(830)).is_ok());
@@ -128,8 +129,14 @@ fn rules_that_are_too_long_written_out_are_refused() {
         format!(
             "apiVersion: tidegate/v1\nx-list: &list [ {} ]\nsegments:\n{}flags:\n{}",
             vec!["1"; 9_900].join(", "),
-            (0..97).map(|n| format!("  - {{ id: s{n}, when: {{ a: {{ in: *list }} }} }}\n")).collect::<String>(),
-            (0..flags).map(|n| format!("  - {{ key: f{n}, default: \"on\" }}\n")).collect::<String>()
+            (0..97)
+                .map(|n| format!("  - {{ id: s{n}, when: {{ a: {{ in: *list }} }} }}\n"))
+                .collect::<Vec<_>>()
+                .concat(),
+            (0..flags)
+                .map(|n| format!("  - {{ key: f{n}, default: \"on\" }}\n"))
+                .collect::<Vec<_>>()
+                .concat()
         )
     };
     let refused = read("does not", &many(4_000)).unwrap_err();
