@@ -532,7 +532,7 @@ fn a_shutdown_that_may_not_wait_says_what_it_cut() {
     gateway.terminate();
     gateway
         .program()
-        .wait_line("what was cut", |line| line.contains("cut 1 connections and 1 executions").then_some(()));
+        .wait_line("what was cut", |line| line.contains("cut 1 connection and 1 execution").then_some(()));
     drop(client);
     gate.open();
     // What it came to, nobody knows: it is not sent again.
