@@ -104,19 +104,22 @@ fn long_keys_read_back_or_are_refused() {
 /// Aliases make a short document long, and what every node loads is the long form.
 #[test]
 fn rules_that_are_too_long_written_out_are_refused() {
-    let list = |values: usize| {
-        let value = "x".repeat(1000);
-        let list = vec![value.as_str(); values].join(", ");
+    let lines =
+        |count: usize, line: &dyn Fn(usize) -> String| (0..count).map(line).collect::<Vec<_>>().concat();
+    let document = |values: &[&str], segments: usize, flags: usize| {
+        let segment = |n: usize| format!("  - {{ id: s{n}, when: {{ a: {{ in: *list }} }} }}\n");
+        let flag = |n: usize| format!("  - {{ key: f{n}, default: \"on\" }}\n");
         format!(
-            "apiVersion: tidegate/v1\nx-list: &list [ {list} ]\nsegments:\n{}",
-            (0..5)
-                .map(|n| format!("  - {{ id: s{n}, when: {{ a: {{ in: *list }} }} }}\n"))
-                .collect::<Vec<_>>()
-                .concat()
+            "apiVersion: tidegate/v1\nx-list: &list [ {} ]\nsegments:\n{}flags:{}\n{}",
+            values.join(", "),
+            lines(segments, &segment),
+            if flags == 0 { " []" } else { "" },
+            lines(flags, &flag)
         )
     };
-    assert!(read("fits", &list(830)).is_ok());
-    let refused = read("does not", &list(840)).unwrap_err();
+    let long = "x".repeat(1000);
+    assert!(read("fits", &document(&vec![long.as_str(); 830], 5, 0)).is_ok());
+    let refused = read("too many bytes", &document(&vec![long.as_str(); 840], 5, 0)).unwrap_err();
     assert_eq!(refused.faults.len(), 1);
     let said = refused.faults[0].message.as_str();
     assert!(
@@ -125,21 +128,7 @@ fn rules_that_are_too_long_written_out_are_refused() {
     );
 
     // Every default is a value, too.
-    let many = |flags: usize| {
-        format!(
-            "apiVersion: tidegate/v1\nx-list: &list [ {} ]\nsegments:\n{}flags:\n{}",
-            vec!["1"; 9_900].join(", "),
-            (0..97)
-                .map(|n| format!("  - {{ id: s{n}, when: {{ a: {{ in: *list }} }} }}\n"))
-                .collect::<Vec<_>>()
-                .concat(),
-            (0..flags)
-                .map(|n| format!("  - {{ key: f{n}, default: \"on\" }}\n"))
-                .collect::<Vec<_>>()
-                .concat()
-        )
-    };
-    let refused = read("does not", &many(4_000)).unwrap_err();
+    let refused = read("too many values", &document(&vec!["1"; 9_900], 97, 4_000)).unwrap_err();
     let said = refused.faults[0].message.as_str();
     assert_eq!(said, "written out in full, the rules have 1021188 values, and 1000000 are the most");
 }

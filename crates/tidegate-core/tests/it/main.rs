@@ -1,0 +1,4 @@
+//! Tests of tidegate-core from outside.
+#![cfg(test)]
+
+mod seeds;
