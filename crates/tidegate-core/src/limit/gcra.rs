@@ -73,11 +73,6 @@ impl TokenBucket {
         Self { scale, capacity, per_token, full_debt: capacity.saturating_mul(per_token) }
     }
 
-    /// Tokens of a full bucket.
-    pub fn capacity(&self) -> u64 {
-        self.capacity
-    }
-
     #[inline]
     pub(super) fn units(&self, now: Timestamp) -> u64 {
         match self.scale {
@@ -194,7 +189,8 @@ impl Counter for TokenBucket {
     fn take(&self, state: &mut Arrival, cost: u64, now: Timestamp) {
         let at = self.units(now);
         let debt = Self::debt(*state, at).saturating_add(cost.saturating_mul(self.per_token));
-        state.0 = at.wrapping_add(debt.min(MAX_DEBT + (MAX_DEBT >> 1)));
+        // Without a test before it the debt could be taken for the past.
+        state.0 = at.wrapping_add(debt.min(MAX_DEBT));
     }
 
     /// Keeps the debt: tokens = clamp(new capacity − (old capacity − tokens), 0, new capacity).

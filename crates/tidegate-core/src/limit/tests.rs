@@ -397,6 +397,9 @@ proptest! {
                 } else {
                     prop_assert_eq!(before.rule.peek(&before.state, 1, now), bench.rule.peek(&bench.state, 1, now));
                 }
+                if bench.rule.is_fresh(&bench.state, now) {
+                    prop_assert!(bench.rule.peek(&bench.state, limit, now).admitted(), "fresh, and something is gone");
+                }
                 prop_assert_eq!(bench.rule.peek(&bench.state, decision.remaining, now).admitted(), true);
                 if decision.remaining < limit {
                     prop_assert!(!bench.rule.peek(&bench.state, decision.remaining + 1, now).admitted());

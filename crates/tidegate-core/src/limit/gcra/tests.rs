@@ -263,3 +263,16 @@ proptest! {
         prop_assert!(took.abs_diff(exact) <= 2, "{took} ns, exactly {exact}");
     }
 }
+
+#[test]
+fn what_is_taken_untested_is_owed_and_never_past() {
+    for rule in [TokenBucket::new(5, per(1, SECOND)), TokenBucket::new(5, per(999_983, SECOND))] {
+        for cost in [u64::MAX, MAX_DEBT, MAX_DEBT / 2 * 3] {
+            let mut state = rule.fresh(TODAY);
+            rule.take(&mut state, cost, TODAY);
+            rule.take(&mut state, cost, TODAY);
+            assert_eq!(TokenBucket::debt(state, rule.units(TODAY)), MAX_DEBT, "{cost}");
+            assert!(!rule.is_fresh(&state, TODAY));
+        }
+    }
+}
