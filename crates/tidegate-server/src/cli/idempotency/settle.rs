@@ -207,7 +207,7 @@ impl Command<'_> {
         let mut tries = 1;
         loop {
             let (fence, verdict) = (seen.record.fence, self.verdict.as_ref());
-            let settled = store.records.settle_audited(id, fence, by, verdict, self.entry(id, seen)).await;
+            let settled = store.records.settle_audited(id, fence, by, verdict, self.entry(id)).await;
             match settled {
                 Err(StoreError::CommitUnknown { .. }) if tries < TRIES => tries += 1,
                 settled => return settled,
@@ -215,20 +215,28 @@ impl Command<'_> {
         }
     }
 
-    fn entry(&self, id: &RecordId, seen: &Shown) -> NewAuditEntry {
-        let record = &seen.record;
-        let held = if record.is_leased(seen.now) { "held" } else { "silent" };
-        let reason = if self.word.reason.is_empty() { "none given" } else { &self.word.reason };
-        NewAuditEntry {
-            node: serve::host(),
-            kind: self.kind,
-            version: None,
-            digest: None,
-            who: self.word.by.clone().unwrap_or_else(user),
-            detail: format!(
-                "{id}: {}; it was PROCESSING and {held}, token {}, owner {}; reason: {reason}",
-                self.what, record.fence.token, record.fence.owner
-            ),
+    /// The trail's entry, in words about the record as the change found it: a lease may end between
+    /// the look and the act.
+    fn entry(&self, id: &RecordId) -> impl Fn(&Shown) -> NewAuditEntry + Send + Sync + 'static {
+        let (node, kind) = (serve::host(), self.kind);
+        let who = self.word.by.clone().unwrap_or_else(user);
+        let done = format!("{id}: {}", self.what);
+        let reason =
+            if self.word.reason.is_empty() { "none given".to_owned() } else { self.word.reason.clone() };
+        move |seen| {
+            let record = &seen.record;
+            let held = if record.is_leased(seen.now) { "held" } else { "silent" };
+            NewAuditEntry {
+                node: node.clone(),
+                kind,
+                version: None,
+                digest: None,
+                who: who.clone(),
+                detail: format!(
+                    "{done}; it was PROCESSING and {held}, token {}, owner {}; reason: {reason}",
+                    record.fence.token, record.fence.owner
+                ),
+            }
         }
     }
 

@@ -22,7 +22,7 @@ use crate::rules::NewAuditEntry;
 use crate::traits::{
     BoxFuture, Fenced, IdempotencyStore, ListAsk, Listed, MAX_LISTED, Renewed, Settled, Shown, StoreError,
 };
-use command::{Claim, End, EndHow, Purge, Renew, Settle};
+use command::{Audit, Claim, End, EndHow, Purge, Renew, Settle};
 use row::{Fault, now_ms};
 use writer::{Writer, store_error};
 
@@ -106,7 +106,8 @@ impl SqliteIdempotency {
     /// An operator's [`IdempotencyStore::resolve`] (or, without a verdict, its
     /// [`IdempotencyStore::force_release`]) together with its entry in the audit trail of the same
     /// database: neither stands without the other. An answer other than [`Settled::Done`] changes and
-    /// notes nothing, and a repeated command notes nothing again.
+    /// notes nothing, and a repeated command notes nothing again. `entry` is asked inside the
+    /// transaction, with the record as it was then: what it says is what was changed.
     ///
     /// The trail's table must be there: open a [`super::SqliteRules`] on the same file before.
     pub async fn settle_audited(
@@ -115,9 +116,10 @@ impl SqliteIdempotency {
         seen: Fence,
         by: Owner,
         verdict: Option<&Verdict>,
-        entry: NewAuditEntry,
+        entry: impl Fn(&Shown) -> NewAuditEntry + Send + Sync + 'static,
     ) -> Result<Settled, StoreError> {
-        let (verdict, audit) = (verdict.cloned(), Some(Arc::new(entry)));
+        let verdict = verdict.cloned();
+        let audit: Option<Audit> = Some(Arc::new(entry));
         self.writer.submit(Settle { id: id.clone(), seen, by, verdict, audit }, || {}).await
     }
 

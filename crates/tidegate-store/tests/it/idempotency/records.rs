@@ -7,7 +7,7 @@ use tidegate_core::idempotency::transition::Verdict;
 use tidegate_store::memory::{MemoryIdempotency, MemoryLimits};
 use tidegate_store::rules::{AuditKind, NewAuditEntry, RuleStore as _};
 use tidegate_store::sql::sqlite::SqliteRules;
-use tidegate_store::traits::{ListAsk, Renewed, Settled};
+use tidegate_store::traits::{ListAsk, Renewed, Settled, Shown};
 
 use super::*;
 
@@ -209,11 +209,17 @@ async fn an_operators_word_and_its_audit_entry_stand_together_or_not_at_all() {
         version: None,
         digest: None,
         who: "ann".to_owned(),
-        detail: "k1: not applied".to_owned(),
+        detail: "k1: silent".to_owned(),
     };
     let settle = |fence, by| {
         let (store, entry) = (Arc::clone(&world.store), entry.clone());
-        async move { store.settle_audited(&id("k1"), fence, owner(by), Some(&Verdict::NotApplied), entry).await }
+        async move {
+            let note = move |seen: &Shown| NewAuditEntry {
+                detail: format!("k1: {}", if seen.record.is_leased(seen.now) { "held" } else { "silent" }),
+                ..entry.clone()
+            };
+            store.settle_audited(&id("k1"), fence, owner(by), Some(&Verdict::NotApplied), note).await
+        }
     };
     let attempt = held(&*world.store, "k1", &hold(1)).await;
     world.shift.advance(LEASE);

@@ -13,7 +13,7 @@ use super::ClockShift;
 use super::row::{Fault, find, now_ms, put};
 use crate::rules::NewAuditEntry;
 use crate::sql::sqlite::rules::append_audit;
-use crate::traits::{Fenced, MAX_PURGED, Renewed, Settled};
+use crate::traits::{Fenced, MAX_PURGED, Renewed, Settled, Shown};
 
 /// One step inside a write transaction. Repeating it after an unknown commit gives the same answer.
 pub(super) trait Command: Clone + Send + Sync + 'static {
@@ -120,8 +120,11 @@ pub(super) struct Settle {
     /// `None` releases a leased record too.
     pub(super) verdict: Option<Verdict>,
     /// Written together with the change, and only with it.
-    pub(super) audit: Option<Arc<NewAuditEntry>>,
+    pub(super) audit: Option<Audit>,
 }
+
+/// Says what the trail keeps of a change, from the record that is changed.
+pub(super) type Audit = Arc<dyn Fn(&Shown) -> NewAuditEntry + Send + Sync>;
 
 impl Command for Settle {
     type Out = Settled;
@@ -135,8 +138,8 @@ impl Command for Settle {
         match resolved {
             Resolved::Now(record) => {
                 put(conn, &self.id, &record).await?;
-                if let Some(entry) = &self.audit {
-                    append_audit(conn, entry).await?;
+                if let Some((audit, record)) = self.audit.as_ref().zip(found) {
+                    append_audit(conn, &audit(&Shown { record, now })).await?;
                 }
                 Ok(Settled::Done)
             }
