@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use http::{HeaderValue, Request, Response, StatusCode};
+use tidegate::env::Env;
 use tidegate::{Body, Claim, CommitError, Outcome};
+use tidegate_core::Timestamp;
 use tidegate_core::idempotency::{Owner, State};
+use tidegate_core::time::nanos;
 use tidegate_store::IdempotencyStore as _;
 use tidegate_store::traits::{ListAsk, Settled};
 use tokio::sync::{Mutex, Notify, oneshot};
@@ -58,6 +62,51 @@ async fn i1_of_twenty_concurrent_calls_one_executes_and_the_others_get_409() {
     let executed = timeout(DEADLINE, answers.recv()).await.unwrap().unwrap();
     assert_eq!((executed.status, executed.replayed()), (201, false), "{executed:?}");
     assert_eq!((registrar.count(), world.rows().await), (1, 1));
+}
+
+/// Two instances on one database; their own clocks are ten minutes apart, and each may lie on either
+/// side of the store's.
+#[tokio::test]
+async fn i15_of_two_instances_ten_minutes_apart_neither_takes_a_live_lease() {
+    let store_now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let apart = Duration::from_mins(5);
+    for (first, second) in [(store_now + apart, store_now - apart), (store_now - apart, store_now + apart)] {
+        let world = World::new(RULES).await;
+        let at = |now: Duration| Env::manual(Timestamp::from_nanos(nanos(now))).0;
+        let (first, second) = (world.instance(at(first)).await, world.instance(at(second)).await);
+        let (registrar, mut begun) = Registrar::new(&world);
+        let (slow, go) = registrar.clone().waiting();
+        let running = tokio::spawn({
+            let (first, slow) = (first.clone(), slow.clone());
+            async move { send(&first, &slow, register("k1")).await }
+        });
+        timeout(DEADLINE, begun.recv()).await.unwrap();
+        // Five minutes are ten leases, and the lease lives all the same; what is left of it is the
+        // store's word too.
+        let refused = send(&second, &registrar, register("k1")).await;
+        assert_eq!(refused.status, 409, "{refused:?}");
+        let wait: u64 = refused.headers["retry-after"].to_str().unwrap().parse().unwrap();
+        assert!((1..=LEASE.as_secs()).contains(&wait), "{refused:?}");
+        go.add_permits(1);
+        let done = running.await.unwrap();
+        assert_eq!((done.status, done.replayed()), (201, false), "{done:?}");
+        for instance in [&first, &second] {
+            let replay = send(instance, &registrar, register("k1")).await;
+            assert_eq!((replay.status, replay.replayed(), &replay.body), (201, true, &done.body));
+        }
+        assert_eq!((registrar.count(), world.rows().await), (1, 1));
+        // Only when the store's clock has passed the lease is a silent attempt's key free.
+        let (silent, _never) = registrar.clone().waiting();
+        let lost = tokio::spawn({
+            let (first, silent) = (first.clone(), silent.clone());
+            async move { send(&first, &silent, register("k2")).await }
+        });
+        timeout(DEADLINE, begun.recv()).await.unwrap();
+        assert_eq!(send(&second, &registrar, register("k2")).await.status, 409);
+        world.shift.advance(LEASE);
+        assert_eq!(send(&second, &registrar, register("k2")).await.status, 201);
+        lost.abort();
+    }
 }
 
 #[tokio::test]
@@ -237,7 +286,7 @@ async fn shutdown_waits_for_what_has_begun() {
     });
     timeout(DEADLINE, begun.recv()).await.unwrap();
     client.abort();
-    assert!(!world.tidegate.shutdown(std::time::Duration::ZERO).await, "it still runs");
+    assert!(!world.tidegate.shutdown(Duration::ZERO).await, "it still runs");
     go.add_permits(1);
     assert!(world.tidegate.shutdown(DEADLINE).await);
     assert_eq!((state(&world).await, world.rows().await), (State::Succeeded, 1));

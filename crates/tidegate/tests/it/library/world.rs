@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::{HeaderMap, Request, Response, StatusCode};
 use sqlx::SqlitePool;
 use tempfile::TempDir;
+use tidegate::env::Env;
 use tidegate::store::{self, IdempotencyBackend};
 use tidegate::{Body, Claim, Tidegate, source};
 use tidegate_store::sql::sqlite::{self, ClockShift, SqliteIdempotency};
@@ -76,6 +77,17 @@ impl World {
             .await
             .unwrap();
         Self { tidegate, db, records, shift, directory: None }
+    }
+
+    /// One more instance on the same records, with a clock of its own.
+    pub(super) async fn instance(&self, env: Env) -> Tidegate {
+        Tidegate::builder()
+            .rules(source::text("rules.yaml", RULES))
+            .idempotency(store::opened(self.records.clone(), IdempotencyBackend::Sqlite))
+            .env(env)
+            .start()
+            .await
+            .unwrap()
     }
 
     pub(super) async fn rows(&self) -> i64 {
