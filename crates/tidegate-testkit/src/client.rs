@@ -212,6 +212,7 @@ impl Connection {
                 Ok(0) => return true,
                 Ok(_) if deadline.passed() => return false,
                 Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     return false;
                 }

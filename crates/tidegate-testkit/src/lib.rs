@@ -5,12 +5,14 @@
 #![allow(clippy::panic, clippy::expect_used, reason = "a test kit reports a failed expectation by panicking")]
 
 pub mod client;
+pub mod closed_port;
 pub mod origin;
 pub mod program;
 pub mod wait;
 mod wire;
 
 pub use client::{Connection, Response, request, try_request};
+pub use closed_port::ClosedPort;
 pub use origin::{Exchange, Origin};
 pub use program::Program;
 pub use wait::{DEADLINE, Gate, wait_for, wait_until};

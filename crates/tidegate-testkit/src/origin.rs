@@ -55,15 +55,10 @@ impl Origin {
     /// # Panics
     /// When no port can be bound.
     pub fn start() -> Self {
-        Self::start_at((Ipv4Addr::LOCALHOST, 0).into())
+        Self::serve(TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port"))
     }
 
-    /// The same at an address, for an upstream that comes up late.
-    ///
-    /// # Panics
-    /// When it cannot be bound.
-    pub fn start_at(addr: SocketAddr) -> Self {
-        let listener = TcpListener::bind(addr).expect("a free port");
+    pub(crate) fn serve(listener: TcpListener) -> Self {
         let addr = listener.local_addr().expect("its address");
         let shared = Arc::new(Shared::default());
         let for_thread = Arc::clone(&shared);

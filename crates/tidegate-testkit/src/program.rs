@@ -22,7 +22,11 @@ struct Output {
     open_streams: usize,
 }
 
-/// A running program. It is killed when the value is dropped.
+/// How many of its last lines a program that a failed test leaves behind is shown with.
+const LAST_LINES: usize = 60;
+
+/// A running program. It is killed when the value is dropped; if that is because a test has failed, the
+/// end of what it printed is shown with the failure.
 pub struct Program {
     child: Child,
     name: String,
@@ -94,6 +98,18 @@ impl Program {
         })
     }
 
+    /// How it stands, and the end of what it printed on both streams.
+    fn last_words(&mut self) -> String {
+        let state = match self.child.try_wait() {
+            Ok(Some(status)) => status.to_string(),
+            _ => "still running".to_owned(),
+        };
+        let output = self.output.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = output.lines.len().saturating_sub(LAST_LINES);
+        let last = output.lines[from..].iter().map(|(_, line)| format!("\n| {line}"));
+        format!("{} ({state}) printed, at the end:{}", self.name, last.collect::<String>())
+    }
+
     /// Everything it has printed so far on one stream.
     pub fn printed(&self, stream: Stream) -> String {
         let output = self.output.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -140,6 +156,9 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.last_words());
+        }
         self.kill();
     }
 }

@@ -35,7 +35,13 @@ impl Reader {
     /// Reads more; false at the end of the stream.
     pub(crate) fn fill(&mut self) -> io::Result<bool> {
         let mut block = [0; 16 * 1024];
-        let read = self.stream.read(&mut block)?;
+        let read = loop {
+            match self.stream.read(&mut block) {
+                // A read with a timeout is interrupted when the process is stopped and continued.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
         self.pending.extend_from_slice(&block[..read]);
         Ok(read > 0)
     }

@@ -7,7 +7,7 @@ use tidegate_testkit::{Connection, Gate, Origin, wait_until};
 
 use crate::support::Gateway;
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_mins(1);
 
 fn held(origin: &Origin, path: &str) -> Gate {
     let gate = Gate::new();

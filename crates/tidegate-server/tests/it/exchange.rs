@@ -1,14 +1,13 @@
 //! What passes through, and how.
 
 use std::io::Write as _;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Version};
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tidegate_server::gateway::HostHeader;
-use tidegate_testkit::{Connection, Gate, Origin, request, wait_until};
+use tidegate_testkit::{Connection, DEADLINE, Gate, Origin, request, wait_until};
 
 use crate::support::{Gateway, runtime};
 
@@ -46,7 +45,7 @@ fn the_host_can_be_the_upstreams_or_a_fixed_one() {
     let authority = origin.addr().to_string();
     let fixed = HostHeader::Fixed("inner".parse().unwrap());
     for (host, expected) in [(HostHeader::Upstream, authority.as_str()), (fixed, "inner")] {
-        let gateway = Gateway::with(&[&origin.url()], |_, upstream, _| upstream.host = host);
+        let gateway = Gateway::with(&[&origin.url()], |_, upstream| upstream.host = host);
         assert_eq!(request(gateway.addr, "GET", "/", &[("Host", "api")], b"").status, 200);
         assert_eq!(origin.last().header("host"), Some(expected));
         assert_eq!(origin.last().header("x-forwarded-host"), Some("api"));
@@ -152,7 +151,7 @@ fn connections_are_kept_on_both_sides() {
     assert_eq!((origin.connections(), gateway.connections(), gateway.upstream.connections()), (1, 1, 1));
     let response = connection.request("GET", "/", &[("Connection", "close")], b"").unwrap();
     assert_eq!(response.header("connection"), Some("close"));
-    assert!(connection.closed_within(Duration::from_secs(10)));
+    assert!(connection.closed_within(DEADLINE));
     assert_eq!(origin.connections(), 1);
 }
 
@@ -369,7 +368,7 @@ fn conflicting_framing_is_never_passed_on() {
         assert_eq!(response.text(), "ab");
         assert_eq!(origin.last().header("content-length"), None);
     }
-    assert!(connection.closed_within(Duration::from_secs(10)));
+    assert!(connection.closed_within(DEADLINE));
     assert_eq!(origin.calls("/smuggled"), 0);
 }
 

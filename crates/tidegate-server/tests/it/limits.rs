@@ -6,16 +6,14 @@ use std::time::Duration;
 use http::{Request, Response};
 use tidegate::Body;
 use tidegate_server::gateway::{Handler, Listener, ListenerConfig, Tracker};
-use tidegate_testkit::{Connection, Gate, Origin, request, wait_until};
+use tidegate_testkit::{Connection, DEADLINE as SOON, Gate, Origin, request, wait_for, wait_until};
 
 use crate::support::Gateway;
-
-const SOON: Duration = Duration::from_secs(10);
 
 #[test]
 fn a_head_that_trickles_is_cut() {
     let origin = Origin::start();
-    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| {
+    let gateway = Gateway::with(&[&origin.url()], |listener, _| {
         listener.header_timeout = Duration::from_millis(200);
     });
     for first in ["GET / HT", "GET / HTTP/1.1\r\nHost: a\r\nX-Long: ", "PRI * HTTP/2.0\r\n"] {
@@ -39,13 +37,18 @@ fn a_head_that_trickles_is_cut() {
 #[test]
 fn an_idle_connection_is_closed() {
     let origin = Origin::start();
-    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| {
+    let gateway = Gateway::with(&[&origin.url()], |listener, _| {
         listener.idle_timeout = Duration::from_millis(200);
     });
     let mut silent = Connection::open(gateway.addr).unwrap();
     assert!(silent.closed_within(SOON));
-    let mut used = Connection::open(gateway.addr).unwrap();
-    assert_eq!(used.request("GET", "/", &[], b"").unwrap().status, 200);
+    // On a machine that stands still it may be idle for too long before it is used.
+    let mut used = wait_for("a connection to be used in time", || {
+        let mut connection = Connection::open(gateway.addr).unwrap();
+        let answer = connection.request("GET", "/", &[], b"").ok()?;
+        assert_eq!(answer.status, 200);
+        Some(connection)
+    });
     assert!(used.closed_within(SOON));
     // HTTP/2 as well: a preface, empty SETTINGS, and then nothing.
     let mut http2 = Connection::open(gateway.addr).unwrap();
@@ -63,13 +66,22 @@ fn a_long_answer_is_not_idleness() {
         held.wait();
         exchange.respond(200, &[], b"late")
     });
-    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| {
+    let gateway = Gateway::with(&[&origin.url()], |listener, _| {
         listener.idle_timeout = Duration::from_millis(50);
         listener.header_timeout = Duration::from_millis(50);
     });
-    let mut busy = Connection::open(gateway.addr).unwrap();
-    busy.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    origin.wait_calls("/held", 1);
+    // One that is idle for too long before its request has arrived is closed without an answer.
+    let mut busy = wait_for("a request to arrive in time", || {
+        let before = origin.calls("/held");
+        let mut connection = Connection::open(gateway.addr).unwrap();
+        connection.send("GET /held HTTP/1.1\r\nHost: a\r\n\r\n").ok()?;
+        wait_for("the request or the end", || {
+            let arrived = origin.calls("/held") > before;
+            (arrived || connection.closed_within(Duration::from_millis(5))).then_some(arrived)
+        })
+        .then_some(connection)
+    });
+    busy.stream().set_read_timeout(Some(SOON)).unwrap();
     // One that connected later has been idle for too long by the time that it is closed.
     assert!(Connection::open(gateway.addr).unwrap().closed_within(SOON));
     gate.open();
@@ -79,7 +91,7 @@ fn a_long_answer_is_not_idleness() {
 #[test]
 fn a_header_flood_is_refused() {
     let origin = Origin::start();
-    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| listener.max_header_size = 16 * 1024);
+    let gateway = Gateway::with(&[&origin.url()], |listener, _| listener.max_header_size = 16 * 1024);
     let long = "x".repeat(20_000);
     let many: Vec<String> = (0..200).map(|i| format!("X-{i}")).collect();
     let many: Vec<_> = many.iter().map(|name| (name.as_str(), "1")).collect();
@@ -99,7 +111,7 @@ fn a_header_flood_is_refused() {
 fn a_body_that_stops_arriving_is_given_up() {
     let origin = Origin::start();
     origin.on("/echo", tidegate_testkit::Exchange::echo);
-    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| {
+    let gateway = Gateway::with(&[&origin.url()], |listener, _| {
         listener.body_timeout = Duration::from_millis(200);
     });
     let mut connection = Connection::open(gateway.addr).unwrap();
@@ -141,7 +153,7 @@ fn a_denial_is_read_by_a_client_that_is_still_sending() {
 #[test]
 fn connections_beyond_the_cap_are_refused() {
     let origin = Origin::start();
-    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| listener.max_connections = 2);
+    let gateway = Gateway::with(&[&origin.url()], |listener, _| listener.max_connections = 2);
     let mut kept: Vec<_> = (0..2).map(|_| Connection::open(gateway.addr).unwrap()).collect();
     for connection in &mut kept {
         assert_eq!(connection.request("GET", "/", &[], b"").unwrap().status, 200);
@@ -164,7 +176,7 @@ fn a_client_that_does_not_read_is_cut() {
             exchange.chunk(&[b'x'; 8192])?;
         }
     });
-    let gateway = Gateway::with(&[&origin.url()], |listener, _, _| {
+    let gateway = Gateway::with(&[&origin.url()], |listener, _| {
         listener.write_timeout = Duration::from_millis(200);
     });
     let mut connection = Connection::open(gateway.addr).unwrap();

@@ -15,6 +15,9 @@ use tidegate_server::gateway::{
 use tidegate_testkit::Origin;
 use tokio::runtime::Runtime;
 
+/// A request with this header has 300 ms.
+pub(crate) const HURRIED: &str = "x-hurried";
+
 /// What the calls of a gateway have failed with: kind and whether a byte was sent.
 pub(crate) type Failures = Arc<Mutex<Vec<(CallErrorKind, bool)>>>;
 
@@ -28,7 +31,9 @@ pub(crate) struct PassThrough {
 impl Handler for PassThrough {
     async fn handle(&self, mut request: Request<Body>, peer: SocketAddr) -> Response<Body> {
         add_forwarded(request.headers_mut(), peer.ip(), 0);
-        match self.upstream.call(request, self.timeout).await {
+        let hurried = request.headers().contains_key(HURRIED);
+        let timeout = if hurried { Duration::from_millis(300) } else { self.timeout };
+        match self.upstream.call(request, timeout).await {
             Ok(response) => response,
             Err(error) => {
                 self.failures.lock().unwrap().push((error.kind, error.sent));
@@ -55,23 +60,20 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// In front of `origin`, with short work for tests and generous limits.
     pub(crate) fn start(origin: &Origin) -> Self {
-        Self::with(&[&origin.url()], |_, _, _| {})
+        Self::with(&[&origin.url()], |_, _| {})
     }
 
-    pub(crate) fn with(
-        urls: &[&str],
-        change: impl FnOnce(&mut ListenerConfig, &mut UpstreamConfig, &mut Duration),
-    ) -> Self {
+    pub(crate) fn with(urls: &[&str], change: impl FnOnce(&mut ListenerConfig, &mut UpstreamConfig)) -> Self {
         let workers = NonZeroUsize::new(2).unwrap();
         let mut listener = ListenerConfig { workers, ..ListenerConfig::default() };
-        // Longer than any deadline, so that only the tests that set it see it end.
-        let idle_timeout = Duration::from_mins(1);
+        // Longer than any deadline, so that only the tests that set one see it end.
+        let idle_timeout = Duration::from_mins(10);
         let mut upstream = UpstreamConfig { workers, idle_timeout, ..UpstreamConfig::default() };
-        let mut timeout = Duration::from_secs(15);
-        change(&mut listener, &mut upstream, &mut timeout);
+        change(&mut listener, &mut upstream);
         let mut urls = urls.iter().map(|url| url.parse().unwrap());
         let upstream = Upstream::new(urls.next().unwrap(), urls.collect(), &upstream);
         let failures = Failures::default();
+        let timeout = Duration::from_mins(10);
         let handler = PassThrough { upstream: upstream.clone(), timeout, failures: Arc::clone(&failures) };
         let tasks = Tracker::new();
         let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), listener).unwrap();

@@ -7,9 +7,9 @@ use super::{RULES, World, check_schema, json};
 #[test]
 fn the_trail_is_read_page_by_page() {
     let world = World::start();
-    std::fs::write(&world.rules, "apiVersion: tidegate/v1\nlimitz: []\n").unwrap();
+    world.edit("apiVersion: tidegate/v1\nlimitz: []\n");
     wait_until("the refusal", || !world.get("/v1/rules")["refusal"].is_null());
-    std::fs::write(&world.rules, RULES.replace("capacity: 3", "capacity: 4")).unwrap();
+    world.edit(&RULES.replace("capacity: 3", "capacity: 4"));
     wait_until("the next version", || world.get("/v1/rules")["version"] == 2);
     let all = world.get("/v1/audit");
     let kinds: Vec<_> =

@@ -25,7 +25,7 @@ fn a_source_that_is_away_is_told_and_does_not_fail() {
     std::fs::remove_file(&world.rules).unwrap();
     wait_until("the file to be missed", || !world.get("/readyz")["stale_since"]["file"].is_null());
     assert!(world.get("/readyz")["stale_since"]["file"].as_str().unwrap().ends_with('Z'));
-    std::fs::write(&world.rules, RULES).unwrap();
+    world.edit(RULES);
     wait_until("the file to be back", || world.get("/readyz")["stale_since"]["file"].is_null());
 }
 

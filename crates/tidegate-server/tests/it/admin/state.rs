@@ -25,7 +25,7 @@ fn the_rules_in_force_are_shown_whole() {
 fn a_refused_file_is_shown_and_changes_nothing() {
     let world = World::start();
     let before = world.get("/v1/rules");
-    std::fs::write(&world.rules, RULES.replace("capacity: 3", "capacity: 0")).unwrap();
+    world.edit(&RULES.replace("capacity: 3", "capacity: 0"));
     wait_until("the refusal", || !world.get("/v1/rules")["refusal"].is_null());
     let after = world.get("/v1/rules");
     assert_eq!(after["refusal"]["faults"], 1);

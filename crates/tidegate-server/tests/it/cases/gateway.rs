@@ -195,6 +195,8 @@ impl Drop for Gateway {
 }
 
 fn no_panic(program: &Program) {
+    // The last lines may arrive after the end.
+    wait_for("all that it says", || program.ended_streams().then_some(()));
     let printed = program.printed(Stream::Err);
     assert!(!printed.contains("panicked"), "{printed}");
 }
@@ -208,8 +210,6 @@ pub(super) fn refused_start(dir: &TempDir, flags: &[&str]) -> (Option<i32>, Stri
     }
     let mut program = Program::start(&mut command);
     let status = program.wait_exit();
-    // The last lines may arrive after the end.
-    wait_for("all that it says", || program.ended_streams().then_some(()));
     no_panic(&program);
     assert_eq!(program.printed(Stream::Out), "");
     (status.code(), program.printed(Stream::Err))
@@ -241,10 +241,13 @@ pub(super) fn plain_command(dir: &TempDir) -> Command {
     command
 }
 
-/// Renames a new file over the old one, so that no look at it finds half.
 pub(super) fn write_rules(dir: &TempDir, rules: &str) {
-    let document = format!("apiVersion: tidegate/v1\n{rules}");
-    fs::write(dir.path().join("rules.new"), document).unwrap();
+    write_whole(dir, &format!("apiVersion: tidegate/v1\n{rules}"));
+}
+
+/// Renames a new file over the old one, so that no look at it finds half.
+pub(super) fn write_whole(dir: &TempDir, text: &str) {
+    fs::write(dir.path().join("rules.new"), text).unwrap();
     fs::rename(dir.path().join("rules.new"), dir.path().join("rules.yaml")).unwrap();
 }
 

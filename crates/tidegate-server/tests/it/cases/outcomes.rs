@@ -1,19 +1,19 @@
 //! How executions end, and what that leaves in the record.
 
-use std::net::TcpListener;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidegate_testkit::wait::Deadline;
-use tidegate_testkit::{Exchange, Gate, Origin, request};
+use tidegate_testkit::{ClosedPort, Exchange, Gate, Origin, request, wait_for, wait_until};
 
 use super::gateway::{Gateway, Setup, is_replay, outcome, retry_after};
 
 const RULES: &str = "
 resources:
-  - { id: pay, match: { path: /pay }, timeout: 300ms }
+  - { id: pay, match: { path: /pay }, timeout: 20s }
+  - { id: hurried, match: { path: /hurried }, timeout: 300ms }
 idempotency:
-  - { id: once, resources: [pay], scope: [], key: { from: header.idempotency-key }, lease: 200ms, max_execution: 1s, retention: 1h }
+  - { id: once, resources: [pay, hurried], scope: [], key: { from: header.idempotency-key }, lease: 200ms, max_execution: 1m, retention: 1h }
 ";
 
 #[test]
@@ -55,7 +55,7 @@ fn three_outcomes_by_status() {
             assert!(is_replay(&gateway.post("/pay", &key, "{}")), "{key}");
             assert_eq!(gateway.origin.calls("/pay"), before + 2, "{key}");
         } else {
-            assert_unknown(&gateway, &key);
+            assert_unknown(&gateway, "/pay", &key);
             assert_eq!(gateway.origin.calls("/pay"), before + 1, "{key}");
         }
     }
@@ -77,8 +77,8 @@ fn three_outcomes_by_status() {
 }
 
 /// In progress while the lease lasts, then not known; never executed again.
-fn assert_unknown(gateway: &Gateway, key: &str) {
-    let held = gateway.post_until("/pay", key, |response| {
+fn assert_unknown(gateway: &Gateway, target: &str, key: &str) {
+    let held = gateway.post_until(target, key, |response| {
         assert_eq!(response.status, 409, "{key}: {response:?}");
         outcome(response).1 == "outcome-unknown"
     });
@@ -88,11 +88,22 @@ fn assert_unknown(gateway: &Gateway, key: &str) {
 #[test]
 fn a_call_that_got_no_answer_is_not_known() {
     let gateway = Gateway::start(RULES);
-    gateway.origin.on("/pay", |exchange| {
+    gateway.origin.on("/hurried", |exchange| {
         exchange.wait_closed();
         Ok(())
     });
-    assert_eq!(outcome(&gateway.post("/pay", "timeout", "{}")), (504, "upstream-timeout".to_owned()));
+    // On a machine that stands still the time may be over before anything is sent: then it is known.
+    let mut database = gateway.database();
+    let mut tries = 0;
+    let late = wait_for("a call to be sent in time", || {
+        tries += 1;
+        let key = format!("timeout{tries}");
+        let response = gateway.post("/hurried", &key, "{}");
+        assert_eq!(outcome(&response), (504, "upstream-timeout".to_owned()));
+        let state = format!("SELECT state = 'PROCESSING' FROM tidegate_idempotency WHERE key = '{key}'");
+        (database.number(&state) == 1).then_some(key)
+    });
+    gateway.origin.wait_calls("/hurried", 1);
     gateway.origin.on("/pay", Exchange::reset);
     assert_eq!(outcome(&gateway.post("/pay", "reset", "{}")), (502, "upstream-unavailable".to_owned()));
     gateway.origin.on("/pay", |exchange| {
@@ -104,21 +115,22 @@ fn a_call_that_got_no_answer_is_not_known() {
     gateway.origin.on("/pay", |exchange| exchange.raw("I am no HTTP\r\n\r\n"));
     assert_eq!(outcome(&gateway.post("/pay", "nonsense", "{}")), (502, "upstream-unavailable".to_owned()));
     gateway.origin.answer("/pay", 200, &[], "");
-    for key in ["timeout", "reset", "half", "nonsense"] {
-        assert_unknown(&gateway, key);
+    assert_unknown(&gateway, "/hurried", &late);
+    for key in ["reset", "half", "nonsense"] {
+        assert_unknown(&gateway, "/pay", key);
     }
-    assert_eq!(gateway.origin.calls("/pay"), 4);
+    assert_eq!((gateway.origin.calls("/hurried"), gateway.origin.calls("/pay")), (1, 3));
 }
 
 #[test]
 fn a_call_that_was_never_sent_is_released() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let setup = Setup { upstreams: vec![format!("http://{closed}")], ..Setup::default() };
+    let closed = ClosedPort::take();
+    let setup = Setup { upstreams: vec![closed.url()], ..Setup::default() };
     let gateway = Gateway::with(RULES, setup);
     for _ in 0..2 {
         assert_eq!(outcome(&gateway.post("/pay", "k1", "{}")), (502, "upstream-unavailable".to_owned()));
     }
-    let origin = Origin::start_at(closed);
+    let origin = closed.open();
     let response = gateway.post("/pay", "k1", "{}");
     assert_eq!((response.status, is_replay(&response)), (200, false));
     assert_eq!(origin.last().header("tidegate-fence"), Some("3"));
@@ -127,10 +139,10 @@ fn a_call_that_was_never_sent_is_released() {
 
 #[test]
 fn a_url_that_is_down_is_passed_over_unless_breakers_tell_hosts_apart() {
-    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = ClosedPort::take();
     let up = Origin::start();
-    let setup = Setup { upstreams: vec![format!("http://{closed}"), up.url()], ..Setup::default() };
-    let guard = "breakers:\n  - { id: guard, resources: '*', trip: [ { error_count: { at_least: 3 } } ], min_requests: 3, open_for: 1h, max_open: 1h }\n";
+    let setup = Setup { upstreams: vec![closed.url(), up.url()], ..Setup::default() };
+    let guard = "breakers:\n  - { id: guard, resources: '*', trip: [ { error_count: { at_least: 3 } } ], min_requests: 3, window: 1h, open_for: 1h, max_open: 1h }\n";
     let gateway = Gateway::with(&format!("{RULES}{guard}"), setup.clone());
     for call in 0..10 {
         assert_eq!(gateway.get("/other").status, 200);
@@ -148,10 +160,10 @@ fn a_url_that_is_down_is_passed_over_unless_breakers_tell_hosts_apart() {
 #[test]
 fn an_upstream_that_was_superseded_gives_its_client_the_winners_result() {
     let rules = RULES.replace(
-        "key }, lease: 200ms, max_execution: 1s",
+        "key }, lease: 200ms, max_execution: 1m",
         "key }, on_unknown: retry, lease: 300ms, max_execution: 300ms",
     );
-    let gateway = Gateway::start(&rules.replace("timeout: 300ms", "timeout: 20s"));
+    let gateway = Gateway::start(&rules);
     let gate = Gate::new();
     let held = gate.clone();
     let count = AtomicUsize::new(0);
@@ -179,9 +191,8 @@ fn an_upstream_that_was_superseded_gives_its_client_the_winners_result() {
 
 #[test]
 fn a_renewed_lease_lasts_as_long_as_the_work() {
-    let rules =
-        RULES.replace("timeout: 300ms", "timeout: 20s").replace("max_execution: 1s", "max_execution: 1m");
-    let gateway = Gateway::start(&rules);
+    // Renewed each two seconds: a machine that stands still for three loses nothing.
+    let gateway = Gateway::start(&RULES.replace("lease: 200ms", "lease: 6s"));
     let gate = Gate::new();
     let held = gate.clone();
     gateway.origin.on("/pay", move |exchange| {
@@ -191,11 +202,11 @@ fn a_renewed_lease_lasts_as_long_as_the_work() {
     let first = gateway.post_later("/pay", "k1", "{}");
     gateway.origin.wait_calls("/pay", 1);
     let mut database = gateway.database();
-    let renewed = "SELECT lease_until - claimed_at > 1000 FROM tidegate_idempotency";
-    tidegate_testkit::wait_until("several renewals", || {
+    let renewed = "SELECT lease_until - claimed_at > 9000 FROM tidegate_idempotency";
+    wait_until("two renewals", || {
         let response = gateway.post("/pay", "k1", "{}");
         assert_eq!(outcome(&response), (409, "idempotency-in-progress".to_owned()));
-        assert_eq!(retry_after(&response), 1);
+        assert!((1..=6).contains(&retry_after(&response)), "{response:?}");
         database.number(renewed) == 1
     });
     gate.open();
@@ -231,15 +242,21 @@ fn a_store_that_is_locked_keeps_a_crowd_waiting_no_longer_than_one() {
     let gateway = Gateway::start(RULES);
     assert_eq!(gateway.post("/pay", "before", "{}").status, 200);
     let mut database = gateway.database();
-    database.run("BEGIN EXCLUSIVE");
-    let crowd: Vec<_> = (0..400).map(|call| gateway.begin("/pay", &format!("k{call}"), "{}")).collect();
-    let all_told = Deadline::after(Duration::from_secs(14));
-    for mut client in crowd {
-        let response = client.read_response(false).unwrap();
-        assert_eq!(outcome(&response), (503, "store-unavailable".to_owned()));
-    }
-    assert!(!all_told.passed(), "the busy timeouts of several batches have added up");
-    database.run("ROLLBACK");
+    // Four batches: if each waited for the lock in turn, that would be 20 s and more, always. The machine
+    // may be busy with other things, but not each time.
+    let told_in_time = (0..5).any(|_| {
+        database.run("BEGIN EXCLUSIVE");
+        let crowd: Vec<_> = (0..400).map(|call| gateway.begin("/pay", &format!("k{call}"), "{}")).collect();
+        let all_told = Deadline::after(Duration::from_secs(14));
+        for mut client in crowd {
+            let response = client.read_response(false).unwrap();
+            assert_eq!(outcome(&response), (503, "store-unavailable".to_owned()));
+        }
+        let in_time = !all_told.passed();
+        database.run("ROLLBACK");
+        in_time
+    });
+    assert!(told_in_time, "the busy timeouts of several batches have added up");
     for call in 0..400 {
         let key = format!("k{call}");
         let response = gateway.post_until("/pay", &key, |response| response.status != 503);
@@ -251,9 +268,7 @@ fn a_store_that_is_locked_keeps_a_crowd_waiting_no_longer_than_one() {
 /// The result is the client's even if the store cannot take it yet; then it is stored.
 #[test]
 fn a_result_that_cannot_be_stored_is_given_out_and_stored_later() {
-    let rules = RULES
-        .replace("timeout: 300ms", "timeout: 20s")
-        .replace("lease: 200ms, max_execution: 1s", "lease: 30s");
+    let rules = RULES.replace("lease: 200ms, max_execution: 1m", "lease: 5m");
     let gateway = Gateway::start(&rules.replace("retention: 1h", "retention: 24h"));
     let gate = Gate::new();
     let held = gate.clone();

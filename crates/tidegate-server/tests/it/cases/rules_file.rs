@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_testkit::{Connection, Gate, wait_until};
 
-use super::gateway::{Gateway, number_of, outcome, refused_start, write_rules};
+use super::gateway::{Gateway, number_of, outcome, refused_start, write_rules, write_whole};
 
 fn rules(capacity: &str) -> String {
     format!(
@@ -132,7 +132,8 @@ fn a_bad_edit_changes_nothing_and_is_in_the_audit_trail() {
     assert_eq!(gateway.get("/pay").header("ratelimit"), Some("\"few\";r=4;t=3600"));
     // What cannot even be read, and nothing at all.
     for (number, text) in [(2, "{ not: [yaml"), (3, "")] {
-        fs::write(gateway.rules_path(), text).unwrap();
+        // In one step: half of it would be another content, and another refusal.
+        write_whole(gateway.dir(), text);
         let count = "SELECT count(*) FROM tidegate_audit WHERE kind = 'refused'";
         wait_until("the next refusal", || database.number(count) == number);
     }
@@ -153,17 +154,17 @@ fn a_bad_edit_changes_nothing_and_is_in_the_audit_trail() {
 fn a_good_edit_is_in_force_within_a_second() {
     let gateway = Gateway::start(&rules("1"));
     let mut connection = Connection::open(gateway.addr).unwrap();
-    let took = (2..=6).map(|number| {
+    // Again and again, until one is: the machine may be busy with other things, but not each time.
+    let mut number = 1;
+    wait_until("a change in force within a second", || {
+        number += 1;
         gateway.edit(&rules(&number.to_string()));
         let edited = Instant::now();
         wait_until("the version", || {
             number_of(&connection.request("GET", "/x", &[], b"").unwrap()) == number
         });
-        edited.elapsed()
+        edited.elapsed() < Duration::from_secs(1)
     });
-    // The machine may be busy with other things, but not each time.
-    let quickest = took.min().unwrap();
-    assert!(quickest < Duration::from_secs(1), "{quickest:?}");
 }
 
 #[test]
