@@ -3,6 +3,8 @@
 
 use sqlx::{SqliteConnection, SqlitePool};
 
+use super::write::Write;
+
 /// Why a schema could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -37,7 +39,7 @@ pub async fn migrate(
     steps: &'static [&'static str],
 ) -> Result<(), MigrateError> {
     let sql = |source| MigrateError::Sql { component, source };
-    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.map_err(sql)?;
+    let mut tx = Write::begin(pool).await.map_err(sql)?;
     let found = version(&mut tx, component).await.map_err(sql)?;
     let known = i64::try_from(steps.len()).unwrap_or(i64::MAX);
     if found > known {

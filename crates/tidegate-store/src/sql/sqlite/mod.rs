@@ -3,6 +3,7 @@
 mod idempotency;
 mod migrate;
 mod rules;
+mod write;
 
 use std::path::Path;
 use std::time::Duration;
