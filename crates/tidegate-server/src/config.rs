@@ -195,6 +195,8 @@ impl Config {
             idle_timeout: self.timeouts.upstream_idle,
             body_timeout: self.timeouts.upstream_body,
             max_header_size: self.limits.max_header_size,
+            // A service is trusted with more than a client that is held short.
+            max_headers: self.limits.max_headers.max(ListenerConfig::DEFAULT_MAX_HEADERS),
             host: upstream.host.clone(),
         }
     }

@@ -283,7 +283,7 @@ fn clean(mut response: Response<Body>) -> Response<Body> {
 fn failed(error: &CallError, request_id: &HeaderValue) -> Refusal {
     CallFailed { error, request_id }.emit();
     match error.kind {
-        CallErrorKind::Timeout => Refusal::UpstreamTimeout,
+        CallErrorKind::Timeout => Refusal::UpstreamTimeout { sent: error.sent },
         CallErrorKind::RequestBody => Refusal::BodyIncomplete,
         _ => Refusal::UpstreamUnavailable { sent: error.sent },
     }
