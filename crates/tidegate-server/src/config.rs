@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::gateway::{HostHeader, ListenerConfig, UpstreamConfig, UpstreamUrl};
 
+pub(crate) use layers::CONFIG_VARIABLE;
 pub use layers::{Environment, Flags};
 pub use read::{from_flags, load};
 pub use tidegate_core::document::Refused;

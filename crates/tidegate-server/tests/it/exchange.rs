@@ -224,10 +224,12 @@ fn trailers_cannot_speak_as_tidegate() {
     let head = format!(
         "POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nTrailer: {names}\r\nTransfer-Encoding: chunked\r\n\r\n"
     );
-    let trailers = "Tidegate-Fence: 9\r\ntidegate_key: k\r\nX-Sum: 4\r\nX-Forwarded-For: 9.9.9.9\r\nX-Request-Id: r\r\n";
+    let trailers =
+        "Tidegate-Fence: 9\r\ntidegate_key: k\r\nX-Sum: 4\r\nX-Forwarded-For: 9.9.9.9\r\nX-Request-Id: r\r\n";
     connection.send(format!("{head}1\r\na\r\n0\r\n{trailers}\r\n")).unwrap();
     let response = connection.read_response(false).unwrap();
-    let seen: Vec<_> = response.trailers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    let seen: Vec<_> =
+        response.trailers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
     assert_eq!(seen, [("x-seen", "x-sum")]);
 }
 

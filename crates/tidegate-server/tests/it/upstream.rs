@@ -149,7 +149,9 @@ fn an_answer_that_ends_with_its_connection_is_whole() {
 fn a_length_beside_a_coding_does_not_reach_the_client() {
     let origin = Origin::start();
     origin.on("/both", |exchange| {
-        exchange.raw("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nall\r\n0\r\n\r\n")
+        exchange.raw(
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nall\r\n0\r\n\r\n",
+        )
     });
     let gateway = Gateway::start(&origin);
     let mut client = Connection::open(gateway.addr).unwrap();

@@ -80,6 +80,12 @@ pub(super) async fn is_ours(pool: &SqlitePool) -> Result<bool, sqlx::Error> {
     Ok(sqlx::query_scalar::<_, i64>(tables).fetch_one(pool).await? > 0)
 }
 
+/// Whether there are tables and none of them is ours.
+pub(super) async fn is_taken(pool: &SqlitePool) -> Result<bool, sqlx::Error> {
+    let others = "SELECT count(*) FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'";
+    Ok(!is_ours(pool).await? && sqlx::query_scalar::<_, i64>(others).fetch_one(pool).await? > 0)
+}
+
 /// The version of a component that stands in the database; `None` when it was never set up.
 pub(super) async fn recorded(pool: &SqlitePool, component: &str) -> Result<Option<i64>, sqlx::Error> {
     if !is_ours(pool).await? {
