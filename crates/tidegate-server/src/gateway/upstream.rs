@@ -14,7 +14,7 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate::Body;
 use tidegate::body::BodyError;
-use tidegate::call::{Call, CallError, CallErrorKind, OneHost};
+use tidegate::call::{Call, CallError, CallErrorKind, OneHost, Switched};
 use tokio::time::{Instant, timeout_at};
 
 use super::body::Streamed;
@@ -224,7 +224,9 @@ impl Inner {
                 let message = "the upstream switched protocols unasked";
                 return Err(failed(CallErrorKind::Reset, true, message));
             };
-            splice(client, hyper::upgrade::on(&mut response), lease, token);
+            let stream = Switched::default();
+            splice(client, hyper::upgrade::on(&mut response), (lease, token, stream.clone()));
+            response.extensions_mut().insert(stream);
             return Ok(response.map(|_| Body::empty()));
         }
         Ok(response.map(|incoming| {

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use http::header::{AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, COOKIE, RANGE, SET_COOKIE, VARY};
+use http::header::{
+    AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, COOKIE, RANGE, SET_COOKIE, VARY,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, response};
 use smallvec::SmallVec;
 
