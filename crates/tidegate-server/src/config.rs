@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crate::gateway::{HostHeader, ListenerConfig, UpstreamConfig, UpstreamUrl};
 
+pub(crate) use layers::CONFIG_VARIABLE;
 pub use layers::{Environment, Flags};
 pub use read::{from_flags, load};
 pub use tidegate_core::document::Refused;
@@ -195,6 +196,8 @@ impl Config {
             idle_timeout: self.timeouts.upstream_idle,
             body_timeout: self.timeouts.upstream_body,
             max_header_size: self.limits.max_header_size,
+            // A service is trusted with more than a client that is held short.
+            max_headers: self.limits.max_headers.max(ListenerConfig::DEFAULT_MAX_HEADERS),
             host: upstream.host.clone(),
         }
     }

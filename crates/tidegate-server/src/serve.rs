@@ -16,7 +16,7 @@ use tidegate_store::IdempotencyStore;
 use tidegate_store::memory::rules::MemoryRules;
 use tidegate_store::memory::{MemoryIdempotency, MemoryLimits};
 use tidegate_store::rules::{RuleStore, RuleStoreError};
-use tidegate_store::sql::sqlite::{self, SqliteIdempotency, SqliteRules};
+use tidegate_store::sql::sqlite::{self, MigrateError, SetupError, SqliteIdempotency, SqliteRules};
 
 use crate::admin::{self, Port, Running, Subject};
 use crate::config::{Config, Disclose, EncodedSlashes, StoreSetting};
@@ -42,6 +42,14 @@ pub enum ServeError {
         /// The file.
         path: String,
         /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The database is a newer program's, or has a table of ours that is not.
+    #[error("{path}: {source}")]
+    NotOurs {
+        /// The file.
+        path: String,
+        /// What was found.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// No rules are in force.
@@ -83,13 +91,18 @@ impl Stores {
 }
 
 async fn open_sqlite(path: &Path) -> Result<Stores, ServeError> {
-    let failed = |source: Box<dyn std::error::Error + Send + Sync>| ServeError::Store {
-        path: path.display().to_string(),
-        source,
-    };
-    let pool = sqlite::open(path).await?;
-    let rules = SqliteRules::new(pool.clone()).await.map_err(|error: RuleStoreError| failed(error.into()))?;
-    let records = SqliteIdempotency::open(pool).await.map_err(|error| failed(error.into()))?;
+    let name = || path.display().to_string();
+    let pool = sqlite::open_own(path).await?;
+    let rules = SqliteRules::new(pool.clone()).await.map_err(|error| match error {
+        RuleStoreError::Newer { .. } => ServeError::NotOurs { path: name(), source: error.into() },
+        _ => ServeError::Store { path: name(), source: error.into() },
+    })?;
+    let records = SqliteIdempotency::open(pool).await.map_err(|error| match error {
+        SetupError::Shape { .. } | SetupError::Migrate(MigrateError::Newer { .. }) => {
+            ServeError::NotOurs { path: name(), source: error.into() }
+        }
+        _ => ServeError::Store { path: name(), source: error.into() },
+    })?;
     Ok(Stores { rules: Arc::new(rules), records: Arc::new(records) })
 }
 

@@ -1,9 +1,13 @@
 //! The innermost step: the call that all gates protect.
 
+use std::any::Any;
+use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
+use parking_lot::Mutex;
 
 use crate::Body;
 
@@ -36,6 +40,25 @@ pub trait Call: Clone + Send + Sync + 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OneHost;
 
+/// On a `101` response, as an extension: whoever carries the switched stream holds a clone until the
+/// stream has ended, and with it the call's concurrency permits. A response without it gives them back
+/// with its head.
+#[derive(Clone, Default)]
+pub struct Switched(Arc<Mutex<Option<Arc<dyn Any + Send + Sync>>>>);
+
+impl Switched {
+    /// Holds `what` for as long as the stream lives.
+    pub(crate) fn hold(&self, what: Arc<dyn Any + Send + Sync>) {
+        *self.0.lock() = Some(what);
+    }
+}
+
+impl fmt::Debug for Switched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Switched")
+    }
+}
+
 /// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 #[error("{kind:?}: {message}")]
@@ -50,7 +73,7 @@ pub struct CallError {
 
 impl CallError {
     /// The answer broke off, or cannot be understood, after the request was sent.
-    pub(crate) fn broken(why: &dyn std::fmt::Display) -> Self {
+    pub(crate) fn broken(why: &dyn fmt::Display) -> Self {
         Self { kind: CallErrorKind::Reset, sent: true, message: why.to_string() }
     }
 }

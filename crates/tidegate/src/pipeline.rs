@@ -13,7 +13,7 @@ use tidegate_store::memory::limits::Permits;
 use crate::Body;
 use crate::body::BodyError;
 use crate::breakers::Admission;
-use crate::call::{Call, CallError, CallErrorKind, OneHost};
+use crate::call::{Call, CallError, CallErrorKind, OneHost, Switched};
 use crate::context::{Context, X_REQUEST_ID, request_id};
 use crate::event::{CallFailed, IdempotencyAnswered, IdempotencyOutcome, Refused};
 use crate::exchange::{Exchange, strip};
@@ -266,10 +266,16 @@ pub(crate) fn answer(exchange: &Exchange, result: Result<Response<Body>, CallErr
     }
 }
 
-/// Concurrency permits come back when the last byte of the answer is out.
+/// Concurrency permits come back when the last byte of the answer is out, or, where it switches
+/// protocols, when the stream has ended.
 pub(crate) fn with_permits(response: Response<Body>, permits: Option<Arc<Permits>>) -> Response<Body> {
     match permits {
-        Some(permits) => response.map(|body| body.guarded(permits)),
+        Some(permits) => {
+            if let Some(switched) = response.extensions().get::<Switched>() {
+                switched.hold(permits.clone());
+            }
+            response.map(|body| body.guarded(permits))
+        }
         None => response,
     }
 }
@@ -283,7 +289,7 @@ fn clean(mut response: Response<Body>) -> Response<Body> {
 fn failed(error: &CallError, request_id: &HeaderValue) -> Refusal {
     CallFailed { error, request_id }.emit();
     match error.kind {
-        CallErrorKind::Timeout => Refusal::UpstreamTimeout,
+        CallErrorKind::Timeout => Refusal::UpstreamTimeout { sent: error.sent },
         CallErrorKind::RequestBody => Refusal::BodyIncomplete,
         _ => Refusal::UpstreamUnavailable { sent: error.sent },
     }

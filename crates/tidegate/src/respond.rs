@@ -149,7 +149,10 @@ pub enum Refusal {
         sent: bool,
     },
     /// 504: no response from the upstream in time.
-    UpstreamTimeout,
+    UpstreamTimeout {
+        /// Whether a byte of the request was sent, so that it may have taken effect.
+        sent: bool,
+    },
     /// 503: no rule version is in force yet.
     NotReady,
 }
@@ -177,7 +180,7 @@ impl Refusal {
                 StatusCode::SERVICE_UNAVAILABLE
             }
             Self::UpstreamUnavailable { .. } => StatusCode::BAD_GATEWAY,
-            Self::UpstreamTimeout => StatusCode::GATEWAY_TIMEOUT,
+            Self::UpstreamTimeout { .. } => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
@@ -199,7 +202,7 @@ impl Refusal {
             Self::BreakerOpen { .. } => "breaker-open",
             Self::StoreUnavailable { .. } => "store-unavailable",
             Self::UpstreamUnavailable { .. } => "upstream-unavailable",
-            Self::UpstreamTimeout => "upstream-timeout",
+            Self::UpstreamTimeout { .. } => "upstream-timeout",
             Self::NotReady => "version-unavailable",
         }
     }
@@ -266,7 +269,7 @@ impl Refusal {
             Self::BreakerOpen { .. } => "A dependency is not healthy",
             Self::StoreUnavailable { .. } => "A store does not answer",
             Self::UpstreamUnavailable { .. } => "The upstream did not answer",
-            Self::UpstreamTimeout => "The upstream did not answer in time",
+            Self::UpstreamTimeout { .. } => "The upstream did not answer in time",
             Self::NotReady => "No rule version is in force",
         }
     }
@@ -301,10 +304,10 @@ impl Refusal {
                 fields.join(", ")
             ).into(),
             Self::BreakerOpen { .. } => "Nothing was executed. Try again after Retry-After seconds.".into(),
-            Self::StoreUnavailable { .. } | Self::UpstreamUnavailable { sent: false } => {
-                "Nothing was executed. Try again.".into()
-            }
-            Self::UpstreamUnavailable { sent: true } | Self::UpstreamTimeout => {
+            Self::StoreUnavailable { .. }
+            | Self::UpstreamUnavailable { sent: false }
+            | Self::UpstreamTimeout { sent: false } => "Nothing was executed. Try again.".into(),
+            Self::UpstreamUnavailable { sent: true } | Self::UpstreamTimeout { sent: true } => {
                 "Whether the request took effect is not known. If it had an idempotency key, retry with the same one."
                     .into()
             }

@@ -86,6 +86,7 @@ async fn serve(config: &Config) -> Exit {
 /// A store that does not answer is something else than rules or an address that are refused.
 pub(super) fn not_started(error: &ServeError) -> Exit {
     match error {
+        ServeError::Open(error) if error.is_refusal() => Exit::Refused,
         ServeError::Open(_) | ServeError::Store { .. } | ServeError::Rules(StartError::Store(_)) => {
             Exit::Unreachable
         }

@@ -10,12 +10,15 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use tidegate_core::idempotency::{Key, RecordId, Scope};
 use tidegate_store::rules::RuleStoreError;
-use tidegate_store::sql::sqlite::{self, OpenError, SetupError, SqliteIdempotency, SqliteRules};
+use tidegate_store::sql::sqlite::{
+    self, MigrateError, OpenError, SetupError, SqliteIdempotency, SqliteRules,
+};
 use tidegate_store::traits::Shown;
 use tidegate_store::{IdempotencyStore as _, StoreError};
 
 use super::Exit;
 use super::output::say;
+use crate::config::{self, CONFIG_VARIABLE, Environment, Flags, Refused, StoreSetting};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
@@ -41,9 +44,12 @@ struct Which {
         long,
         value_name = "STORE",
         value_parser = database,
-        help = "The gateway's database, sqlite:PATH [env: TIDEGATE_STORE] [default: sqlite:tidegate.db]"
+        help = "The gateway's database, sqlite:PATH [env: TIDEGATE_STORE] [default: the configuration's]"
     )]
     store: Option<Database>,
+    /// The gateway's configuration, for its `store` [default: tidegate.yaml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// The rule's operation, which is its id unless it names another
     #[arg(long)]
     operation: String,
@@ -61,15 +67,13 @@ struct Database(PathBuf);
 
 /// Names the database where `--store` does not.
 const STORE_VARIABLE: &str = "TIDEGATE_STORE";
-/// The one that a gateway uses unless it is told otherwise.
-const DEFAULT_DATABASE: &str = "tidegate.db";
+const IN_MEMORY: &str = "what a gateway keeps in memory can only be seen from inside it; \
+    write sqlite:PATH, and run the gateway with it";
 
 fn database(text: &str) -> Result<Database, String> {
     match text.split_once(':') {
         Some(("sqlite", path)) if !path.is_empty() => Ok(Database(path.into())),
-        Some(("memory", "")) => Err("what a gateway keeps in memory can only be seen from inside it; \
-             write sqlite:PATH, and run the gateway with it"
-            .to_owned()),
+        Some(("memory", "")) => Err(IN_MEMORY.to_owned()),
         _ => Err("write sqlite:PATH".to_owned()),
     }
 }
@@ -106,6 +110,10 @@ enum Trouble {
     Store { path: String, source: StoreError },
     #[error("{STORE_VARIABLE}: {0}")]
     Variable(String),
+    #[error("{0}")]
+    Configuration(Refused),
+    #[error("the configuration says `store: memory:`: {IN_MEMORY}")]
+    InMemory,
     #[error("there is no record with {id}{hint}")]
     Missing { id: RecordId, hint: String },
     #[error(transparent)]
@@ -116,7 +124,13 @@ impl Trouble {
     fn exit(&self) -> Exit {
         match self {
             Self::Variable(_) => Exit::Usage,
-            Self::Missing { .. } | Self::Output(_) => Exit::Refused,
+            Self::Missing { .. } | Self::Output(_) | Self::Configuration(_) | Self::InMemory => Exit::Refused,
+            Self::Open(error) if error.is_refusal() => Exit::Refused,
+            Self::Setup {
+                source: SetupError::Shape { .. } | SetupError::Migrate(MigrateError::Newer { .. }),
+                ..
+            }
+            | Self::Trail { source: RuleStoreError::Newer { .. }, .. } => Exit::Refused,
             Self::Open(_) | Self::Setup { .. } | Self::Trail { .. } | Self::Store { .. } => Exit::Unreachable,
         }
     }
@@ -186,14 +200,31 @@ impl Store {
 }
 
 impl Which {
-    /// The flag's, then the variable's, which counts as not set when it is empty, as a gateway has it.
+    /// The flag's, then the variable's, which counts as not set when it is empty, then the configuration
+    /// file's, then the default: as a gateway has it.
     fn database(&self) -> Result<Database, Trouble> {
         if let Some(database) = &self.store {
             return Ok(database.clone());
         }
         match std::env::var_os(STORE_VARIABLE).filter(|value| !value.is_empty()) {
             Some(value) => database(&value.to_string_lossy()).map_err(Trouble::Variable),
-            None => Ok(Database(DEFAULT_DATABASE.into())),
+            None => self.configured(),
+        }
+    }
+
+    fn configured(&self) -> Result<Database, Trouble> {
+        // What the gateway is told by flags and variables is of no concern here, but for the file's name.
+        let flags = Flags {
+            config: self.config.clone(),
+            upstream: vec!["http://127.0.0.1:80".to_owned()],
+            rules: Some("rules.yaml".to_owned()),
+            ..Flags::default()
+        };
+        let named = std::env::vars_os().filter(|(name, _)| name == CONFIG_VARIABLE);
+        let config = config::load(&flags, &Environment::from_pairs(named)).map_err(Trouble::Configuration)?;
+        match config.store {
+            StoreSetting::Sqlite(path) => Ok(Database(path)),
+            StoreSetting::Memory => Err(Trouble::InMemory),
         }
     }
 

@@ -10,7 +10,7 @@ use tidegate_core::document::{Fields, Kind, Node, Report, Source, Span};
 /// What variables of ours begin with.
 const PREFIX: &str = "TIDEGATE_";
 /// The variable that names the file; it is no setting of the file.
-pub(super) const CONFIG_VARIABLE: &str = "TIDEGATE_CONFIG";
+pub(crate) const CONFIG_VARIABLE: &str = "TIDEGATE_CONFIG";
 
 /// The flags of `tidegate gateway`. A flag wins over a `TIDEGATE_…` variable, which wins over the file.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep};
 
+use super::headers::strip_trailers;
 use super::io::Progress;
 use super::pool::Lease;
 
@@ -105,8 +106,11 @@ impl http_body::Body for Streamed {
                     Poll::Ready(Some(Err(error)))
                 }
             },
-            Poll::Ready(Some(Ok(frame))) => {
+            Poll::Ready(Some(Ok(mut frame))) => {
                 this.stall.moved();
+                if let Some(trailers) = frame.trailers_mut() {
+                    strip_trailers(trailers);
+                }
                 // Whoever reads may ask no more after the last frame.
                 if this.incoming.is_end_stream() {
                     this.ended();

@@ -75,6 +75,21 @@ pub fn strip_hop_by_hop(headers: &mut HeaderMap, upgrade: bool) -> bool {
     protocol.map(|protocol| headers.insert(UPGRADE, protocol)).is_some()
 }
 
+/// Removes from trailers what Tidegate says in headers: some services merge the two, and would take
+/// another's word for ours.
+pub(super) fn strip_trailers(trailers: &mut HeaderMap) {
+    let ours = |name: &HeaderName| {
+        let name = name.as_str();
+        name.strip_prefix("tidegate").is_some_and(|rest| rest.starts_with(['-', '_']))
+            || name == "idempotent-replayed"
+            || name == "x-request-id"
+            || [FORWARDED_FOR, FORWARDED_HOST, FORWARDED_PROTO, VIA].iter().any(|one| name == one)
+    };
+    while let Some(name) = trailers.keys().find(|name| ours(name)).cloned() {
+        trailers.remove(name);
+    }
+}
+
 fn ends_here(name: &HeaderName) -> bool {
     *name == CONNECTION
         || *name == TRANSFER_ENCODING

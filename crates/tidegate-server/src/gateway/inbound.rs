@@ -82,17 +82,22 @@ pub(super) fn normalise<B>(request: &mut Request<B>) -> Result<bool, Refusal> {
 
 fn host_of(authority: &Authority) -> Option<HeaderValue> {
     let text = authority.as_str();
-    // User information has no place here (RFC 9110, 4.2.4).
-    (!text.contains('@')).then(|| HeaderValue::from_str(text).ok()).flatten()
+    is_host(text.as_bytes()).then(|| HeaderValue::from_str(text).ok()).flatten()
 }
 
+/// User information has no place here (RFC 9110, 4.2.4).
 fn is_host(bytes: &[u8]) -> bool {
     let name_end = bytes.iter().position(|byte| *byte == b':').unwrap_or(bytes.len());
     let (name, port) = bytes.split_at(name_end);
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
     // Nearly every host is a name or an IPv4 address with a port: no parser is needed to know that.
     (!name.is_empty() && name.iter().all(plain) && port.iter().skip(1).all(u8::is_ascii_digit))
-        || (Authority::try_from(bytes).is_ok() && !bytes.contains(&b'@'))
+        || Authority::try_from(bytes).is_ok_and(|authority| {
+            let (text, name) = (authority.as_str(), authority.host());
+            // The parser lets any port pass; it has digits only (RFC 3986, 3.2.3).
+            let port = text.strip_prefix(name).and_then(|rest| rest.strip_prefix(':')).unwrap_or_default();
+            !text.contains('@') && port.bytes().all(|byte| byte.is_ascii_digit())
+        })
 }
 
 /// HTTP/2 may split cookies; HTTP/1.1 wants one header (RFC 9113, 8.2.3).

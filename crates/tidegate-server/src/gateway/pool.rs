@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
+use super::listener::ListenerConfig;
 use super::upstream::UpstreamConfig;
 use super::url::UpstreamUrl;
 use super::worker;
@@ -90,6 +91,10 @@ impl Pool {
     pub(super) fn new(url: UpstreamUrl, config: &UpstreamConfig) -> Self {
         let mut http = Builder::new();
         http.max_header_size(config.max_header_size);
+        // Any number but hyper's own makes it allocate for each response.
+        if config.max_headers != ListenerConfig::DEFAULT_MAX_HEADERS {
+            http.max_headers(config.max_headers);
+        }
         let shards = config.workers.get() + 1;
         Self {
             url,

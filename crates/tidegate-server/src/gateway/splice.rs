@@ -1,19 +1,14 @@
 //! Upgraded connections: bytes both ways until both sides have ended.
 
-use std::sync::Arc;
-
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::copy_bidirectional;
 
-use super::drain::Token;
-use super::pool::Lease;
-
-/// Joins both sides once both have switched. The lease bounds upgraded streams along with calls; the
-/// token tells a shutdown of them.
-pub(super) fn splice(client: OnUpgrade, upstream: OnUpgrade, lease: Lease, token: Option<Arc<Token>>) {
+/// Joins both sides once both have switched. `held` is what lasts as long as the stream: the lease,
+/// which bounds upgraded streams along with calls, and the token, which tells a shutdown of them.
+pub(super) fn splice(client: OnUpgrade, upstream: OnUpgrade, held: impl Send + 'static) {
     tokio::spawn(async move {
-        let _held = (lease, token);
+        let _held = held;
         match tokio::try_join!(client, upstream) {
             Ok((client, upstream)) => {
                 let (mut client, mut upstream) = (TokioIo::new(client), TokioIo::new(upstream));

@@ -14,12 +14,13 @@ use hyper::body::Incoming;
 use hyper::upgrade::OnUpgrade;
 use tidegate::Body;
 use tidegate::body::BodyError;
-use tidegate::call::{Call, CallError, CallErrorKind, OneHost};
+use tidegate::call::{Call, CallError, CallErrorKind, OneHost, Switched};
 use tokio::time::{Instant, timeout_at};
 
 use super::body::Streamed;
 use super::drain::Token;
 use super::headers::strip_hop_by_hop;
+use super::listener::ListenerConfig;
 use super::pool::{Lease, Pool};
 use super::splice::splice;
 use super::url::UpstreamUrl;
@@ -60,6 +61,8 @@ pub struct UpstreamConfig {
     pub body_timeout: Duration,
     /// Bytes of a response's status line and headers.
     pub max_header_size: usize,
+    /// Header lines of a response.
+    pub max_headers: usize,
     /// Which `Host` it sees.
     pub host: HostHeader,
 }
@@ -74,6 +77,7 @@ impl Default for UpstreamConfig {
             idle_timeout: Duration::from_secs(4),
             body_timeout: Duration::from_mins(5),
             max_header_size: 64 * 1024,
+            max_headers: ListenerConfig::DEFAULT_MAX_HEADERS,
             host: HostHeader::Client,
         }
     }
@@ -209,13 +213,20 @@ impl Inner {
         // Each hop speaks its own version (RFC 9110, 6.2).
         *response.version_mut() = Version::HTTP_11;
         let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        // RFC 9112, 6.3: the coding says how the message ends, and the length is removed before it is
+        // passed on, or the client would take the message for another one.
+        if response.headers().contains_key(TRANSFER_ENCODING) {
+            response.headers_mut().remove(CONTENT_LENGTH);
+        }
         strip_hop_by_hop(response.headers_mut(), switched);
         if switched {
             let Some(Upgrade { client, token }) = upgrade else {
                 let message = "the upstream switched protocols unasked";
                 return Err(failed(CallErrorKind::Reset, true, message));
             };
-            splice(client, hyper::upgrade::on(&mut response), lease, token);
+            let stream = Switched::default();
+            splice(client, hyper::upgrade::on(&mut response), (lease, token, stream.clone()));
+            response.extensions_mut().insert(stream);
             return Ok(response.map(|_| Body::empty()));
         }
         Ok(response.map(|incoming| {

@@ -208,6 +208,31 @@ fn trailers_pass_both_ways() {
 }
 
 #[test]
+fn trailers_cannot_speak_as_tidegate() {
+    let origin = Origin::start();
+    origin.on("/", |exchange| {
+        exchange.body()?;
+        let names: Vec<_> = exchange.trailers().iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+        exchange.start_chunked(&[("Trailer", "Tidegate-Version, X-Seen")])?;
+        exchange.chunk(b"data")?;
+        exchange.raw(format!("0\r\nTidegate-Version: 9\r\nX-Seen: {}\r\n\r\n", names.join(" ")))
+    });
+    let gateway = Gateway::start(&origin);
+    let mut connection = Connection::open(gateway.addr).unwrap();
+    let names = "Tidegate-Fence, tidegate_key, X-Sum, X-Forwarded-For, X-Request-Id";
+    let head = format!(
+        "POST / HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nTrailer: {names}\r\nTransfer-Encoding: chunked\r\n\r\n"
+    );
+    let trailers =
+        "Tidegate-Fence: 9\r\ntidegate_key: k\r\nX-Sum: 4\r\nX-Forwarded-For: 9.9.9.9\r\nX-Request-Id: r\r\n";
+    connection.send(format!("{head}1\r\na\r\n0\r\n{trailers}\r\n")).unwrap();
+    let response = connection.read_response(false).unwrap();
+    let seen: Vec<_> =
+        response.trailers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+    assert_eq!(seen, [("x-seen", "x-sum")]);
+}
+
+#[test]
 fn a_websocket_is_joined_with_the_upstreams() {
     let origin = Origin::start();
     origin.on("/ws", |exchange| {

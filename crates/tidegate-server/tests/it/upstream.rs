@@ -150,6 +150,23 @@ fn an_answer_that_ends_with_its_connection_is_whole() {
 }
 
 #[test]
+fn a_length_beside_a_coding_does_not_reach_the_client() {
+    let origin = Origin::start();
+    origin.on("/both", |exchange| {
+        exchange.raw(
+            "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nall\r\n0\r\n\r\n",
+        )
+    });
+    let gateway = Gateway::start(&origin);
+    let mut client = Connection::open(gateway.addr).unwrap();
+    for _ in 0..2 {
+        let response = client.request("GET", "/both", &[], b"").unwrap();
+        assert_eq!((response.status, response.text().as_str()), (200, "all"));
+        assert_eq!(response.header("content-length"), None);
+    }
+}
+
+#[test]
 fn a_client_that_breaks_off_its_body_is_the_one_to_blame() {
     let origin = Origin::start();
     origin.on("/echo", tidegate_testkit::Exchange::echo);

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use http::header::{AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, RANGE, SET_COOKIE, VARY};
+use http::header::{
+    AGE, AUTHORIZATION, CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, COOKIE, RANGE, SET_COOKIE, VARY,
+};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, response};
 use smallvec::SmallVec;
 
@@ -27,6 +29,11 @@ pub enum NotStored {
          declare `subject` on the resource"
     )]
     Authorization,
+    /// `Cookie`, no subject, and no word that the answer does not depend on it.
+    #[error(
+        "the request carries a cookie, which may say whose the answer is: declare `subject` on the resource, or have          the answer say `Vary: Cookie` or `Cache-Control: public`"
+    )]
+    Cookie,
     /// `Set-Cookie`.
     #[error("the answer sets a cookie")]
     SetCookie,
@@ -72,7 +79,8 @@ type Values = SmallVec<[HeaderValue; 1]>;
 /// is collected.
 ///
 /// Kept are answers to GET and HEAD with status 200, 203 or 204. Never kept is what is `private`,
-/// `no-store`, `no-cache` or sets a cookie, nor what answers `Authorization` without a subject. An
+/// `no-store`, `no-cache` or sets a cookie, nor what answers `Authorization` without a subject, nor what
+/// answers a cookie without a subject, unless it says `public` or varies with the cookie. An
 /// answer that must be revalidated once stale (`must-revalidate`, `proxy-revalidate`, `s-maxage`) is
 /// used only while its own lifetime lasts. One variant is kept for each key, and used for requests
 /// that agree in the headers that `Vary` names.
@@ -121,6 +129,11 @@ pub fn examine(
     };
     let received_age = response.headers.get(AGE).and_then(|age| seconds(age.to_str().ok()?)).unwrap_or(0);
     let vary = vary(request, &response.headers)?;
+    // A session's page seldom says that it is one, and would be handed to whoever asks next.
+    let told_apart = has_subject || directives.public || vary.iter().any(|(name, _)| *name == COOKIE);
+    if request.contains_key(COOKIE) && !told_apart {
+        return Err(NotStored::Cookie);
+    }
     Ok(Storable { head, received_age: Duration::from_secs(received_age), usable_for, vary })
 }
 
@@ -201,6 +214,7 @@ struct Directives {
     no_store: bool,
     /// With field names too: those could not be told apart when the answer is used.
     private: bool,
+    public: bool,
     no_cache: bool,
     revalidate: bool,
     lifetime: Option<u64>,
@@ -218,6 +232,7 @@ impl Directives {
                 match name.trim().to_ascii_lowercase().as_str() {
                     "no-store" => found.no_store = true,
                     "private" => found.private = true,
+                    "public" => found.public = true,
                     "no-cache" => found.no_cache = true,
                     "must-revalidate" | "proxy-revalidate" => found.revalidate = true,
                     // A lifetime that cannot be read counts as stale (RFC 9111, 4.2.1).

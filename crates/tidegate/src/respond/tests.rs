@@ -44,10 +44,12 @@ async fn a_call_that_can_never_pass_says_so_and_has_no_retry_after() {
 
 #[test]
 fn what_is_not_known_is_not_said_to_be_known() {
-    for refusal in [Refusal::UpstreamUnavailable { sent: true }, Refusal::UpstreamTimeout] {
+    for refusal in [Refusal::UpstreamUnavailable { sent: true }, Refusal::UpstreamTimeout { sent: true }] {
         assert!(refusal.detail().starts_with("Whether the request took effect is not known. "));
     }
-    assert_eq!(Refusal::UpstreamUnavailable { sent: false }.detail(), "Nothing was executed. Try again.");
+    for refusal in [Refusal::UpstreamUnavailable { sent: false }, Refusal::UpstreamTimeout { sent: false }] {
+        assert_eq!(refusal.detail(), "Nothing was executed. Try again.");
+    }
     // A header that is sent twice is there, and no attribute all the same.
     let refusal = Refusal::AttributeMissing { attribute: "header x-user".into() };
     assert!(refusal.detail().contains("not a single value"));
@@ -73,7 +75,7 @@ fn every_refusal_has_the_documented_status() {
         (Refusal::StoreUnavailable { rule: rule() }, 503, "store-unavailable"),
         (Refusal::NotReady, 503, "version-unavailable"),
         (Refusal::UpstreamUnavailable { sent: true }, 502, "upstream-unavailable"),
-        (Refusal::UpstreamTimeout, 504, "upstream-timeout"),
+        (Refusal::UpstreamTimeout { sent: true }, 504, "upstream-timeout"),
     ] {
         assert_eq!((refusal.status().as_u16(), refusal.name()), (status, name));
     }

@@ -27,7 +27,7 @@ fn exactly_one_valid_host_is_needed() {
     for host in ["a.example:80", "127.0.0.1", "[::1]:8080", "a_b"] {
         check(one(host), Ok(("/a", Some(host))));
     }
-    for host in ["", "a b", "a/b", "user@a", "a:b:c", "a,b@c"] {
+    for host in ["", "a b", "a/b", "user@a", "a:b:c", "a,b@c", "a:b", "[::1]:x", "[::1"] {
         check(one(host), Err(Refusal::Host));
     }
     check(request("GET", "/a", Version::HTTP_11, &[]), Err(Refusal::Host));
@@ -41,6 +41,7 @@ fn the_target_says_whom_the_client_meant() {
     check(absolute("http://a:1/b?c"), Ok(("/b?c", Some("a:1"))));
     check(absolute("http://a"), Ok(("/", Some("a"))));
     check(absolute("http://u:p@a/"), Err(Refusal::Host));
+    check(absolute("http://a:b/"), Err(Refusal::Host));
     check(request("GET", "http://a/b", Version::HTTP_2, &[]), Ok(("/b", Some("a"))));
     check(request("OPTIONS", "*", Version::HTTP_11, &[("host", "a")]), Ok(("*", Some("a"))));
     check(request("GET", "*", Version::HTTP_11, &[("host", "a")]), Err(Refusal::Target));

@@ -449,3 +449,35 @@ limits:
         wait_until("the window to pass", || gateway.get(target).status == 200);
     }
 }
+
+#[test]
+fn a_switched_stream_holds_its_concurrency_permit_until_it_ends() {
+    let gateway = Gateway::start(
+        "
+resources:
+  - { id: ws, match: { path: /ws } }
+limits:
+  - { id: streams, resources: [ws], concurrency: { max: 1 } }
+",
+    );
+    gateway.origin.on("/ws", |exchange| {
+        exchange
+            .raw("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")?;
+        exchange.wait_closed();
+        Ok(())
+    });
+    let upgrade = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n";
+    let open = || {
+        let mut connection = Connection::open(gateway.addr).unwrap();
+        connection.send(upgrade).unwrap();
+        let status = connection.read_head().unwrap().status;
+        (status, connection)
+    };
+    let (status, first) = open();
+    assert_eq!(status, 101);
+    for _ in 0..3 {
+        assert_eq!(open().0, 429);
+    }
+    drop(first);
+    wait_until("the permit to come back", || open().0 == 101);
+}

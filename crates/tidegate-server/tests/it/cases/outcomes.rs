@@ -138,6 +138,29 @@ fn a_call_that_was_never_sent_is_released() {
 }
 
 #[test]
+fn a_call_that_timed_out_before_it_was_sent_is_released() {
+    let held = Gate::default();
+    let variables = vec![("TIDEGATE_LIMITS_MAX_UPSTREAM_CONNECTIONS", "1".to_owned())];
+    let gateway = Gateway::with(RULES, Setup { variables, ..Setup::default() });
+    let hold = held.clone();
+    gateway.origin.on("/slow", move |exchange| {
+        hold.wait();
+        exchange.respond(200, &[], b"slow")
+    });
+    // The only connection is taken by a request that no rule guards.
+    let slow = gateway.post_later("/slow", "k0", "{}");
+    gateway.origin.wait_calls("/slow", 1);
+    let waited = gateway.post("/pay", "k1", "{}");
+    assert_eq!(outcome(&waited), (504, "upstream-timeout".to_owned()));
+    assert!(waited.text().contains("Nothing was executed."), "{}", waited.text());
+    held.open();
+    assert_eq!(slow.join().unwrap().status, 200);
+    let response = gateway.post("/pay", "k1", "{}");
+    assert_eq!((response.status, is_replay(&response)), (200, false));
+    assert_eq!(gateway.origin.calls("/pay"), 1);
+}
+
+#[test]
 fn a_url_that_is_down_is_passed_over_unless_breakers_tell_hosts_apart() {
     let closed = ClosedPort::take();
     let up = Origin::start();

@@ -3,9 +3,12 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Connection as _};
 use tidegate_testkit::{Connection, Gate, wait_until};
 
 use super::gateway::{Gateway, number_of, outcome, refused_start, write_rules, write_whole};
+use crate::support::runtime;
 
 fn rules(capacity: &str) -> String {
     format!(
@@ -76,9 +79,24 @@ fn starts_that_cannot_succeed_say_why() {
 
     fs::write(dir.path().join("foreign.db"), vec![b'x'; 10_000]).unwrap();
     let (status, said) = with(&["--store", "sqlite:foreign.db"]);
-    assert_eq!(status, Some(4), "{said}");
+    assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("foreign.db"), "{said}");
     assert_eq!(fs::read(dir.path().join("foreign.db")).unwrap(), vec![b'x'; 10_000], "it is left alone");
+
+    // Another program's, which its own journal mode and tables are left to.
+    let other = dir.path().join("other.db");
+    runtime().block_on(async {
+        let options = SqliteConnectOptions::new().filename(&other).create_if_missing(true);
+        let mut conn = options.connect().await.unwrap();
+        sqlx::query("CREATE TABLE orders (id INTEGER)").execute(&mut conn).await.unwrap();
+        conn.close().await.unwrap();
+    });
+    let before = fs::read(&other).unwrap();
+    let (status, said) = with(&["--store", "sqlite:other.db"]);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("other.db: this database is another program's"), "{said}");
+    assert_eq!(fs::read(&other).unwrap(), before, "it is left alone");
+    assert!(!dir.path().join("other.db-wal").exists());
 
     fs::create_dir(dir.path().join("directory.db")).unwrap();
     let (status, said) = with(&["--store", "sqlite:directory.db"]);
@@ -109,7 +127,7 @@ fn a_database_of_a_newer_tidegate_is_left_alone() {
         .run("UPDATE tidegate_schema SET version = version + 1 WHERE component = 'idempotency'");
     gateway.stop();
     let (status, said) = refused_start(gateway.dir(), &["--rules", "rules.yaml"]);
-    assert_eq!(status, Some(4), "{said}");
+    assert_eq!(status, Some(1), "{said}");
     assert!(said.contains("newer"), "{said}");
 }
 

@@ -76,7 +76,7 @@ fn a_bad_file_and_no_version_in_force_exits_1_with_every_fault() {
 }
 
 #[test]
-fn an_address_in_use_exits_1_and_a_database_that_is_not_ours_4() {
+fn an_address_in_use_exits_1_and_so_does_a_database_that_is_not_ours() {
     let shell = Shell::new();
     shell.write("rules.yaml", RULES);
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -89,7 +89,7 @@ fn an_address_in_use_exits_1_and_a_database_that_is_not_ours_4() {
         "tidegate.db",
         "no database, but longer than the hundred bytes of a header, as SQLite looks at it before all else.",
     );
-    shell.run(START).code(4).prints("").says(&["tidegate.db"]);
+    shell.run(START).code(1).prints("").says(&["tidegate.db: is not a SQLite database"]);
     let ran = shell.run(&format!("{START} --store sqlite:no/such/dir.db")).code(4).prints("");
     let ran = ran.says(&["no/such/dir.db: cannot be opened as a database"]);
     assert_eq!(ran.err.matches("no/such/dir.db").count(), 1, "{}", ran.err);

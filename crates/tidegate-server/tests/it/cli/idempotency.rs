@@ -249,7 +249,7 @@ fn a_record_that_is_not_there_is_told_with_what_is_near() {
 }
 
 #[test]
-fn a_database_that_cannot_be_used_exits_4_and_stays_as_it_is() {
+fn a_database_that_cannot_be_used_is_said_so_and_stays_as_it_is() {
     let shell = Shell::new();
     let id = "--operation charge --key k1";
     shell.write("text.db", "this is no database, and long enough to have a header of one hundred bytes, which SQLite wants to see");
@@ -266,17 +266,17 @@ fn a_database_that_cannot_be_used_exits_4_and_stays_as_it_is() {
         pool.close().await;
     });
     let before = std::fs::read(&foreign).unwrap();
-    for (store, says) in [
-        ("sqlite:nofile.db", "nofile.db: there is no such database"),
-        ("sqlite:text.db", "text.db: cannot be opened as a database"),
-        ("sqlite:foreign.db", "foreign.db: this database holds nothing of Tidegate's"),
-        ("sqlite:newer.db", "newer.db: "),
-        ("sqlite:.", ".: "),
+    for (store, code, says) in [
+        ("sqlite:nofile.db", 4, "nofile.db: there is no such database"),
+        ("sqlite:text.db", 1, "text.db: is not a SQLite database"),
+        ("sqlite:foreign.db", 1, "foreign.db: this database holds nothing of Tidegate's"),
+        ("sqlite:newer.db", 1, "newer.db: "),
+        ("sqlite:.", 4, ".: "),
     ] {
         for command in ["show", "release", "resolve --as not-applied"] {
             shell
                 .run(&format!("idempotency {command} {id} --store {store}"))
-                .code(4)
+                .code(code)
                 .prints("")
                 .says(&[says]);
         }
@@ -294,6 +294,18 @@ fn a_database_that_cannot_be_used_exits_4_and_stays_as_it_is() {
         let err = String::from_utf8(ran.stderr).unwrap();
         assert!(ran.status.code() == Some(code) && err.starts_with(says), "{value:?}: {err}");
     }
+    // Then the configuration that the gateway would read here, or the one that is named.
+    shell.write("tidegate.yaml", "store: sqlite:configured.db\n");
+    shell.run(&format!("idempotency show {id}")).code(4).says(&["configured.db: there is no such database"]);
+    shell.write("memory.yaml", "store: \"memory:\"\n");
+    let in_memory = ["the configuration says `store: memory:`"];
+    shell.run(&format!("idempotency show {id} --config memory.yaml")).code(1).says(&in_memory);
+    shell.write("bad.yaml", "stores: x\n");
+    shell
+        .run(&format!("idempotency show {id} --config bad.yaml"))
+        .code(1)
+        .says(&["bad.yaml:1:1: unknown field"]);
+    shell.run(&format!("idempotency show {id} --config bad.yaml --store sqlite:nofile.db")).code(4);
     assert!(!shell.path().join("nofile.db").exists() && !shell.path().join("tidegate.db").exists());
     assert_eq!(std::fs::read(&foreign).unwrap(), before);
 }

@@ -3,6 +3,8 @@
 
 use sqlx::{SqliteConnection, SqlitePool};
 
+use super::write::Write;
+
 /// Why a schema could not be brought up to date.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -37,7 +39,7 @@ pub async fn migrate(
     steps: &'static [&'static str],
 ) -> Result<(), MigrateError> {
     let sql = |source| MigrateError::Sql { component, source };
-    let mut tx = pool.begin_with("BEGIN IMMEDIATE").await.map_err(sql)?;
+    let mut tx = Write::begin(pool).await.map_err(sql)?;
     let found = version(&mut tx, component).await.map_err(sql)?;
     let known = i64::try_from(steps.len()).unwrap_or(i64::MAX);
     if found > known {
@@ -76,6 +78,12 @@ async fn version(conn: &mut SqliteConnection, component: &str) -> Result<i64, sq
 pub(super) async fn is_ours(pool: &SqlitePool) -> Result<bool, sqlx::Error> {
     let tables = "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'tidegate_schema'";
     Ok(sqlx::query_scalar::<_, i64>(tables).fetch_one(pool).await? > 0)
+}
+
+/// Whether there are tables and none of them is ours.
+pub(super) async fn is_taken(pool: &SqlitePool) -> Result<bool, sqlx::Error> {
+    let others = "SELECT count(*) FROM sqlite_master WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'";
+    Ok(!is_ours(pool).await? && sqlx::query_scalar::<_, i64>(others).fetch_one(pool).await? > 0)
 }
 
 /// The version of a component that stands in the database; `None` when it was never set up.

@@ -3,6 +3,7 @@
 mod idempotency;
 mod migrate;
 mod rules;
+mod write;
 
 use std::path::Path;
 use std::time::Duration;
@@ -33,6 +34,20 @@ pub enum OpenError {
         /// What SQLite said.
         source: sqlx::Error,
     },
+    /// A file of another kind.
+    #[error("{path}: is not a SQLite database, and is left alone; name another file")]
+    NotADatabase {
+        /// The file.
+        path: String,
+    },
+    /// A SQLite database with another program's tables.
+    #[error(
+        "{path}: this database is another program's, and is left alone; name a file of the gateway's own"
+    )]
+    Taken {
+        /// The file.
+        path: String,
+    },
     /// There is no file.
     #[error("{path}: there is no such database; name the one that the gateway uses")]
     Missing {
@@ -47,6 +62,23 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Whether the database is there and is not ours to use, so that trying again is of no use.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::NotADatabase { .. } | Self::Taken { .. } | Self::Foreign { .. })
+    }
+
+    fn opening(path: &Path, source: sqlx::Error) -> Self {
+        /// <https://www.sqlite.org/rescode.html#notadb>
+        const NOT_A_DATABASE: &str = "26";
+        let path = path.display().to_string();
+        match source.as_database_error().and_then(|error| error.code()) {
+            Some(code) if code == NOT_A_DATABASE => Self::NotADatabase { path },
+            _ => Self::Open { path, source },
+        }
+    }
+}
+
 /// Opens the database file of a gateway or service that has run before, and changes nothing about it.
 ///
 /// # Errors
@@ -56,20 +88,39 @@ pub async fn open_existing(path: &Path) -> Result<SqlitePool, OpenError> {
     if !path.exists() {
         return Err(OpenError::Missing { path: name() });
     }
-    // The journal mode stands in the file.
-    let options = SqliteConnectOptions::new()
-        .filename(path)
-        .create_if_missing(false)
-        .synchronous(SqliteSynchronous::Full)
-        .busy_timeout(BUSY_TIMEOUT);
-    let failed = |source| OpenError::Open { path: name(), source };
-    let opened = SqlitePoolOptions::new().max_connections(MAX_CONNECTIONS).connect_with(options).await;
-    let pool = opened.map_err(failed)?;
+    let failed = |source| OpenError::opening(path, source);
+    let pool = untouched(path).await.map_err(failed)?;
     if migrate::is_ours(&pool).await.map_err(failed)? {
         Ok(pool)
     } else {
         Err(OpenError::Foreign { path: name() })
     }
+}
+
+/// Opens the file of a gateway that has it for itself, making it when it does not exist. Another
+/// program's database is refused and left as it is, down to its journal mode.
+pub async fn open_own(path: &Path) -> Result<SqlitePool, OpenError> {
+    // An empty file is a new database.
+    if path.metadata().is_ok_and(|file| file.is_file() && file.len() > 0) {
+        let failed = |source| OpenError::opening(path, source);
+        let pool = untouched(path).await.map_err(failed)?;
+        let taken = migrate::is_taken(&pool).await.map_err(failed)?;
+        pool.close().await;
+        if taken {
+            return Err(OpenError::Taken { path: path.display().to_string() });
+        }
+    }
+    open(path).await
+}
+
+/// A file that is there, in the journal mode that stands in it.
+async fn untouched(path: &Path) -> Result<SqlitePool, sqlx::Error> {
+    let options = SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(false)
+        .synchronous(SqliteSynchronous::Full)
+        .busy_timeout(BUSY_TIMEOUT);
+    SqlitePoolOptions::new().max_connections(MAX_CONNECTIONS).connect_with(options).await
 }
 
 /// Opens the database file, making it when it does not exist.
@@ -81,5 +132,5 @@ pub async fn open(path: &Path) -> Result<SqlitePool, OpenError> {
         .synchronous(SqliteSynchronous::Full)
         .busy_timeout(BUSY_TIMEOUT);
     let opened = SqlitePoolOptions::new().max_connections(MAX_CONNECTIONS).connect_with(options).await;
-    opened.map_err(|source| OpenError::Open { path: path.display().to_string(), source })
+    opened.map_err(|source| OpenError::opening(path, source))
 }

@@ -7,6 +7,7 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{Row as _, SqlitePool};
 use tidegate_core::Timestamp;
 
+use super::write::Write;
 use super::{MigrateError, migrate};
 use crate::rules::{
     AuditEntry, AuditKind, BoxFuture, FileNote, FileState, MAX_DETAIL, MAX_LISTED, NewAuditEntry, Origin,
@@ -90,10 +91,11 @@ impl SqliteRules {
 
     async fn publish_now(&self, publish: Publish) -> Result<StoredVersion, PublishError> {
         publish.check()?;
-        let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(store_error)?;
+        let mut tx = Write::begin(&self.pool).await.map_err(store_error)?;
         if let Some(number) = published_as(&mut tx, &publish).await? {
             let seen = version(&mut tx, "WHERE number = ?1", Some(signed(number))).await?;
             let seen = seen.ok_or_else(|| damaged(format!("version {number} is gone")))?;
+            tx.rollback().await.map_err(store_error)?;
             return if seen.digest == publish.digest {
                 Ok(seen)
             } else {
@@ -102,6 +104,7 @@ impl SqliteRules {
         }
         let latest = latest_number(&mut tx).await?;
         if latest != publish.expected {
+            tx.rollback().await.map_err(store_error)?;
             return Err(PublishError::Conflict { expected: publish.expected, latest });
         }
         let number = latest.unwrap_or(0) + 1;
@@ -174,9 +177,10 @@ impl RuleStore for SqliteRules {
         entry: NewAuditEntry,
     ) -> BoxFuture<'a, Result<bool, RuleStoreError>> {
         Box::pin(async move {
-            let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(store_error)?;
+            let mut tx = Write::begin(&self.pool).await.map_err(store_error)?;
             let mut state = file_state(&mut tx, node, path).await?;
             if !state.take(note) {
+                tx.rollback().await.map_err(store_error)?;
                 return Ok(false);
             }
             set_file_state(&mut tx, node, path, state).await?;
@@ -188,7 +192,7 @@ impl RuleStore for SqliteRules {
 
     fn audit(&self, entry: NewAuditEntry) -> BoxFuture<'_, Result<u64, RuleStoreError>> {
         Box::pin(async move {
-            let mut tx = self.pool.begin_with("BEGIN IMMEDIATE").await.map_err(store_error)?;
+            let mut tx = Write::begin(&self.pool).await.map_err(store_error)?;
             let id = insert_audit(&mut tx, &entry).await?;
             tx.commit().await.map_err(store_error)?;
             Ok(id)

@@ -187,3 +187,41 @@ async fn a_row_that_makes_no_sense_is_reported_as_damage() {
     assert!(matches!(error, RuleStoreError::Damaged { .. }), "{error:?}");
     assert!(error.to_string().contains("origin_content of 1 bytes"), "{error}");
 }
+
+#[tokio::test]
+async fn a_write_that_sqlite_broke_off_does_not_keep_later_ones_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let pool = open(&dir.path().join("tidegate.db")).await.unwrap();
+    let store = SqliteRules::new(pool.clone()).await.unwrap();
+    // As a full disk does it: the statement fails, and SQLite has ended the transaction by itself.
+    for table in ["tidegate_rule_versions", "tidegate_audit"] {
+        let full = format!(
+            "CREATE TRIGGER full_{table} BEFORE INSERT ON {table} BEGIN SELECT RAISE(ROLLBACK, 'full'); END"
+        );
+        sqlx::raw_sql(sqlx::AssertSqlSafe(full)).execute(&pool).await.unwrap();
+    }
+    let entry = |detail: &str| NewAuditEntry {
+        node: "n".to_owned(),
+        kind: AuditKind::Refused,
+        version: None,
+        digest: None,
+        who: "n".to_owned(),
+        detail: detail.to_owned(),
+    };
+    // More often than the pool has connections.
+    for _ in 0..8 {
+        store.publish(publish(1, None, "one")).await.unwrap_err();
+        store.audit(entry("a")).await.unwrap_err();
+        store.note_file("n", "/r", FileNote::Refused([1; 32]), entry("b")).await.unwrap_err();
+    }
+    sqlx::raw_sql("DROP TRIGGER full_tidegate_rule_versions; DROP TRIGGER full_tidegate_audit")
+        .execute(&pool)
+        .await
+        .unwrap();
+    for number in 1..=8 {
+        let seen = (number > 1).then(|| number - 1);
+        let version = store.publish(publish(u128::from(number), seen, &number.to_string())).await.unwrap();
+        assert_eq!(version.number, number);
+        store.audit(entry("c")).await.unwrap();
+    }
+}
