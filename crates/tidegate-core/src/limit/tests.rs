@@ -283,11 +283,14 @@ fn decisions_say_what_they_are() {
         (true, Duration::ZERO, Some(Duration::ZERO))
     );
     assert_eq!((first.limit, first.remaining, first.reset_after()), (2, 1, Duration::ZERO));
+    assert_eq!(bench.state.count(), 1);
     let denied = bench.ask(2, TODAY);
     assert_eq!((denied.answer, denied.retry_after()), (Answer::Denied(Retry::OnRelease), Some(RELEASE_HINT)));
     assert_eq!((denied.wait(), denied.remaining), (Duration::ZERO, 1));
     let uncharged = first.uncharged(bench.rule.peek(&bench.rule.fresh(TODAY), 0, TODAY));
     assert_eq!((uncharged.answer, uncharged.remaining), (NOW, 2));
+    let refused = denied.uncharged(bench.rule.peek(&bench.rule.fresh(TODAY), 0, TODAY));
+    assert_eq!((refused.answer, refused.remaining), (denied.answer, 2));
     assert!(!bench.rule.is_fresh(&bench.state, TODAY));
     Concurrency::release(&mut bench.state, 1);
     assert!(bench.rule.is_fresh(&bench.state, TODAY) && bench.state.count() == 0);

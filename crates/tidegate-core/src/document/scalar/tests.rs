@@ -40,10 +40,7 @@ fn text_that_looks_like_something_else_wants_quotes() {
         ("[]", "text is expected, not a list", "write one text here"),
         ("{}", "text is expected, not a mapping", "write one text here"),
     ] {
-        assert_eq!(
-            read(written, |node, report| text(node, report).map(str::to_owned)),
-            fault(message, help)
-        );
+        assert_eq!(read(written, |node, report| text(node, report).map(str::to_owned)), fault(message, help));
     }
     assert_eq!(read("'5'", |node, report| text(node, report).map(str::to_owned)), Ok("5".to_owned()));
 }
