@@ -58,3 +58,29 @@ impl Attributes for serde_json::Map<String, serde_json::Value> {
         Value::of_json(self.get(name)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_json_object_gives_its_members_and_null_is_absent() {
+        let document = serde_json::json!({
+            "text": "a", "number": 1.10, "yes": true, "no": false, "null": null, "list": [], "object": {},
+        });
+        let object = document.as_object().unwrap();
+        for (name, value, text) in [
+            ("text", Some(Value::Text("a")), Some("a")),
+            ("number", Some(Value::Number("1.1")), Some("1.1")),
+            ("yes", Some(Value::Bool(true)), Some("true")),
+            ("no", Some(Value::Bool(false)), Some("false")),
+            ("null", None, None),
+            ("list", Some(Value::Compound), None),
+            ("object", Some(Value::Compound), None),
+            ("absent", None, None),
+        ] {
+            let found = Attributes::get(object, name);
+            assert_eq!((found, found.and_then(Value::text)), (value, text), "{name}");
+        }
+    }
+}

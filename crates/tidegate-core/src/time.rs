@@ -99,6 +99,12 @@ mod tests {
     }
 
     #[test]
+    fn a_timestamp_shows_seconds_and_nanoseconds() {
+        assert_eq!(format!("{:?}", Timestamp::EPOCH), "0.000000000s");
+        assert_eq!(format!("{:?}", Timestamp::from_nanos(12_000_000_345)), "12.000000345s");
+    }
+
+    #[test]
     fn seconds_are_rounded_up() {
         for (span, seconds) in [
             (Duration::ZERO, 0),

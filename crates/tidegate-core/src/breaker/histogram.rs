@@ -76,13 +76,11 @@ pub fn quantiles<'a, W: Word + 'a>(
         // Nearest rank: the smallest value that at least so many percent of the calls do not exceed.
         let rank = (u128::from(calls) * u128::from(percent)).div_ceil(100);
         let mut passed = 0_u128;
-        for (class, count) in counts.iter().enumerate() {
+        let class = counts.iter().position(|count| {
             passed += u128::from(*count);
-            if passed >= rank {
-                return Duration::from_nanos(upper_edge(class));
-            }
-        }
-        Duration::from_nanos(upper_edge(CLASSES - 1))
+            passed >= rank
+        });
+        Duration::from_nanos(class.map_or(u64::MAX, upper_edge))
     };
     Quantiles { calls, p50: at(50), p90: at(90), p99: at(99) }
 }
@@ -90,24 +88,16 @@ pub fn quantiles<'a, W: Word + 'a>(
 #[inline]
 fn class(nanos: u64) -> usize {
     let units = (nanos >> UNIT_BITS).min((1 << RANGE_BITS) - 1);
-    if units < 1 << SUB_BITS {
-        return units as usize;
-    }
-    let octave = units.ilog2() - SUB_BITS;
-    // The leading bit of `units >> octave` adds the 16 of the linear part.
+    let octave = units.max(1).ilog2().saturating_sub(SUB_BITS);
+    // From 16 units on the leading bit of `units >> octave` adds the 16 of the linear part.
     ((octave << SUB_BITS) as usize) + (units >> octave) as usize
 }
 
 /// The longest latency of a class, in nanoseconds.
 fn upper_edge(class: usize) -> u64 {
     let class = class as u64;
-    let sub = 1_u64 << SUB_BITS;
-    let units = if class < sub {
-        class + 1
-    } else {
-        let octave = (class >> SUB_BITS) - 1;
-        ((class & (sub - 1)) + sub + 1) << octave
-    };
+    let octave = (class >> SUB_BITS).saturating_sub(1);
+    let units = (class - (octave << SUB_BITS) + 1) << octave;
     (units << UNIT_BITS) - 1
 }
 

@@ -320,10 +320,9 @@ impl State {
             }
         }
         if let Phase::Open { since, until } = &mut self.phase {
-            if now < *since {
-                *until = now + until.since(*since);
-                *since = now;
-            }
+            let length = until.since(*since);
+            *since = now.min(*since);
+            *until = *since + length;
             if now >= *until {
                 let at = Change { from: Kind::Open, to: Kind::HalfOpen, cause: Cause::ProbeDue, at: now };
                 self.enter(Phase::HalfOpen { succeeded: 0, next: 0, out: SmallVec::new() }, at, changes);

@@ -96,7 +96,7 @@ impl<W: Word> Window<W> {
                 // window late is counted as new rather than lost.
                 if seen as u32 == u32::MAX { seen } else { seen + 1 }
             } else {
-                (tick << 32) | 1
+                (tick << 32) + 1
             };
             match word.replace(seen, next) {
                 Ok(()) => return,

@@ -126,23 +126,15 @@ impl Snippet {
     /// Cuts out the line in which `span` begins. Reads only around the place, so that a document on
     /// one long line stays cheap.
     fn cut(text: &str, span: Span) -> Self {
-        let mut start = (span.start as usize).min(text.len());
-        while !text.is_char_boundary(start) {
-            start -= 1;
-        }
+        let start = text.floor_char_boundary(span.start as usize);
         let (head, tail) = text.split_at(start);
         let is_break = |c: &char| matches!(c, '\n' | '\r');
         let mut before: Vec<char> =
             head.chars().rev().take(SNIPPET_WIDTH).take_while(|c| !is_break(c)).collect();
         let after: Vec<char> = tail.chars().take(SNIPPET_WIDTH).take_while(|c| !is_break(c)).collect();
-        if before.len() + after.len() > SNIPPET_WIDTH {
-            before.truncate(SNIPPET_LEAD.max(SNIPPET_WIDTH.saturating_sub(after.len())));
-        }
+        before.truncate(SNIPPET_LEAD.max(SNIPPET_WIDTH.saturating_sub(after.len())));
         let room = SNIPPET_WIDTH.saturating_sub(before.len()).min(after.len());
-        let mut end = (start + span.length as usize).min(text.len());
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
+        let end = text.floor_char_boundary(start + span.length as usize);
         let meant = text[start..end].chars().take(room).take_while(|c| !is_break(c)).count();
         let shown = before.iter().rev().chain(&after[..room]).map(|c| printable(*c)).collect();
         Self { text: shown, lead: before.len(), length: meant.max(1) as u32 }

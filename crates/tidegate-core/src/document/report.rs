@@ -18,6 +18,7 @@ pub struct Report<'s> {
     sources: &'s [Source],
     faults: Findings,
     warnings: Findings,
+    /// How many words may still be compared.
     comparisons: usize,
     spent: BTreeMap<&'static str, usize>,
 }
@@ -37,7 +38,7 @@ impl<'s> Report<'s> {
             sources,
             faults: Findings::default(),
             warnings: Findings::default(),
-            comparisons: 0,
+            comparisons: MAX_COMPARISONS,
             spent: BTreeMap::new(),
         }
     }
@@ -86,12 +87,10 @@ impl<'s> Report<'s> {
         word: &str,
         candidates: impl Iterator<Item = &'c str> + Clone,
     ) -> Option<&'c str> {
-        if self.comparisons > MAX_COMPARISONS {
-            return None;
-        }
-        self.comparisons =
-            self.comparisons.saturating_add(candidates.clone().take(MAX_COMPARISONS + 1).count());
-        if self.comparisons > MAX_COMPARISONS { None } else { suggest::nearest(word, candidates) }
+        // Once they do not suffice, none are left.
+        let left = std::mem::take(&mut self.comparisons);
+        self.comparisons = left.checked_sub(candidates.clone().take(left.saturating_add(1)).count())?;
+        suggest::nearest(word, candidates)
     }
 
     /// Faults and warnings, each in document order.
@@ -128,3 +127,6 @@ impl Findings {
         all
     }
 }
+
+#[cfg(test)]
+mod tests;

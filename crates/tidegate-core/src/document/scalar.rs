@@ -309,3 +309,6 @@ pub fn name(node: &Node, report: &mut Report) -> Option<String> {
     }
     Some(text.to_owned())
 }
+
+#[cfg(test)]
+mod tests;

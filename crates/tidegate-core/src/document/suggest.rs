@@ -51,7 +51,13 @@ mod tests {
             ("capcity", "capacity", Some(1)),
             ("limti", "limit", Some(1)),
             ("kitten", "sitting", Some(3)),
+            ("xcapacity", "capacity", Some(1)),
+            ("capacityx", "capacity", Some(1)),
+            ("", &"x".repeat(64), Some(64)),
+            (&"x".repeat(64), "", Some(64)),
             (&"x".repeat(65), "x", None),
+            ("x", &"x".repeat(65), None),
+            ("x", &"x".repeat(100), None),
         ] {
             assert_eq!(distance(a, b), edits, "{a} {b}");
         }
@@ -64,6 +70,21 @@ mod tests {
             [("capcity", Some("capacity")), ("refil", Some("refill")), ("window", None), ("x", None)]
         {
             assert_eq!(nearest(word, known.into_iter()), suggestion, "{word}");
+        }
+        for (word, candidate, near) in [
+            // A third of the word's length, and one edit at least.
+            ("abcdef", "abcdxy", true),
+            ("abcdef", "abcxyz", false),
+            ("abcde", "abcdx", true),
+            ("abcde", "abcxy", false),
+            ("ab", "ax", true),
+            ("ab", "ba", true),
+            // Never all of the candidate.
+            ("x", "y", false),
+            ("abcdef", "ab", false),
+            ("", "a", false),
+        ] {
+            assert_eq!(nearest(word, [candidate].into_iter()).is_some(), near, "{word} {candidate}");
         }
     }
 }

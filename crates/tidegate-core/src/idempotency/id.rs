@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn scopes_are_injective_and_readable() {
-        let text = |values: &[&str]| Scope::of(values.iter().copied()).0.into_string();
+        let text = |values: &[&str]| Scope::of(values.iter().copied()).as_str().to_owned();
         for (values, expected) in [
             (vec![], ""),
             (vec![""], "/"),
@@ -149,6 +149,13 @@ mod tests {
         let ids = [RecordId::new("buy", &scope, &derived), RecordId::new("buy", &scope, &sent)];
         assert_ne!(ids[0], ids[1]);
         assert_eq!(ids[0].scope(), "=");
+    }
+
+    #[test]
+    fn a_record_is_named_by_its_three_texts() {
+        let id = RecordId::from_stored("charge", "/acme", "k1");
+        assert_eq!((id.operation(), id.scope(), id.key()), ("charge", "/acme", "k1"));
+        assert_eq!(id.to_string(), r#"operation "charge", scope "/acme", key "k1""#);
     }
 
     #[test]

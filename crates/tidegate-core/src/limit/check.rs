@@ -173,4 +173,46 @@ mod tests {
             assert_eq!(check(&algorithm), expected, "{algorithm:?}");
         }
     }
+
+    #[test]
+    fn refusals_say_how_to_mend_them() {
+        let field = "limit";
+        for (error, text) in [
+            (
+                AlgorithmError::ZeroCount { field },
+                "limit is 0, which would refuse every call; give at least 1",
+            ),
+            (
+                AlgorithmError::CountTooLarge { field, value: MAX_COUNT + 1 },
+                "limit is 1000000000000000, more than 999999999999999; give a smaller number",
+            ),
+            (AlgorithmError::ZeroPeriod { field }, "limit is zero; give at least 1us"),
+            (AlgorithmError::PeriodTooLong { field }, "limit is longer than 366d; give a shorter one"),
+            (
+                AlgorithmError::RateTooFast { field },
+                "limit is more than 1000000000/s, which no clock can tell from no limit; give a lower rate",
+            ),
+        ] {
+            assert_eq!(error.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn the_largest_numbers_are_accepted_and_the_next_refused() {
+        let nanosecond = Duration::from_nanos(1);
+        let one = Rate { count: 1, per: MAX_PERIOD };
+        for (limit, window, good) in [
+            (MAX_COUNT, MAX_PERIOD, true),
+            (MAX_COUNT + 1, MAX_PERIOD, false),
+            (1, MAX_PERIOD + nanosecond, false),
+            (1, nanosecond, true),
+        ] {
+            let algorithm = Algorithm::FixedWindow { limit, window };
+            assert_eq!(check(&algorithm).is_ok(), good, "{algorithm:?}");
+        }
+        for (queue, good) in [(MAX_COUNT - 1, true), (MAX_COUNT, false)] {
+            assert_eq!(check(&Algorithm::LeakyBucket { rate: one, queue }).is_ok(), good, "{queue}");
+        }
+        assert_eq!(MAX_PERIOD.as_secs(), 31_622_400);
+    }
 }

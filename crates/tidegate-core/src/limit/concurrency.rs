@@ -11,7 +11,7 @@ pub struct Concurrency {
 }
 
 /// What is in flight, in units of cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InFlight(u64);
 
 impl Concurrency {

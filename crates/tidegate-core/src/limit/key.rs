@@ -33,7 +33,7 @@ pub fn push(key: &mut KeyBytes, value: Option<&str>) {
     // LEB128: seven bits a byte, lowest first, the top bit on all but the last.
     let mut length = (value.len() as u64).saturating_add(1);
     while length >= 0x80 {
-        key.push((length & 0x7f) as u8 | 0x80);
+        key.push(length as u8 | 0x80);
         length >>= 7;
     }
     key.push(length as u8);
@@ -68,6 +68,23 @@ mod tests {
                 assert_eq!(same, i == j, "{left:?} {right:?}");
             }
         }
+    }
+
+    #[test]
+    fn lengths_are_written_in_groups_of_seven_bits() {
+        for (length, written) in [
+            (0, &[1_u8][..]),
+            (126, &[0x7f]),
+            (127, &[0x80, 0x01]),
+            (128, &[0x81, 0x01]),
+            (300, &[0xad, 0x02]),
+            (16_382, &[0xff, 0x7f]),
+            (16_383, &[0x80, 0x80, 0x01]),
+        ] {
+            let key = encode([Some("x".repeat(length).as_str())]);
+            assert_eq!(key[..key.len() - length], *written, "{length}");
+        }
+        assert_eq!(encode([None, Some("a")]).as_slice(), [0, 2, b'a']);
     }
 
     proptest! {

@@ -60,11 +60,8 @@ impl Counter for LeakyBucket {
     fn settle(&self, state: &mut Backlog, now: Timestamp) {
         let at = self.places.units(now);
         let ahead = TokenBucket::debt(state.free, at);
-        if ahead > state.span {
-            self.places.bound(&mut state.free, state.span, at);
-        } else if state.span > self.places.full_debt() {
-            state.span = ahead.max(self.places.full_debt());
-        }
+        self.places.bound(&mut state.free, state.span, at);
+        state.span = state.span.min(ahead.max(self.places.full_debt()));
     }
 
     /// `limit` is the number of places: the queue and one.

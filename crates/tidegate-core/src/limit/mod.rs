@@ -178,15 +178,12 @@ pub trait Counter: Clone + PartialEq + Send + Sync + 'static {
     fn seed(&self, shared: &Self::State) -> Option<Self::State>;
 
     /// How many records of variable number a state holds; 0 for states of one size.
-    fn footprint(state: &Self::State) -> usize {
-        let _ = state;
+    fn footprint(_state: &Self::State) -> usize {
         0
     }
 
     /// Gives up precision to hold one record less, without ever admitting more for it.
-    fn coarsen(state: &mut Self::State) {
-        let _ = state;
-    }
+    fn coarsen(_state: &mut Self::State) {}
 
     /// One whole step: `(parameters, state, cost, now) -> (decision, new state)`.
     fn decide(&self, mut state: Self::State, cost: u64, now: Timestamp) -> (Decision, Self::State) {

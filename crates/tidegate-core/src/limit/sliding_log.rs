@@ -25,7 +25,7 @@ pub struct SlidingLog {
 }
 
 /// The calls of the last window, oldest first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Log {
     runs: VecDeque<Run>,
     /// The sum of the runs.
@@ -79,7 +79,7 @@ impl Counter for SlidingLog {
     }
 
     fn fresh(&self, _: Timestamp) -> Log {
-        Log::default()
+        Log { runs: VecDeque::new(), used: 0 }
     }
 
     fn is_fresh(&self, state: &Log, now: Timestamp) -> bool {
@@ -91,7 +91,7 @@ impl Counter for SlidingLog {
         if state.newest() > now.saturating_add(nanos(REORDER)) {
             // The clock was set back: what lies in its future counts as used now.
             let mut used = 0_u64;
-            while let Some(run) = state.runs.pop_back_if(|run| run.at > now) {
+            while let Some(run) = state.runs.pop_back_if(|run| run.at >= now) {
                 used = used.saturating_add(run.used);
             }
             state.runs.push_back(Run { at: now, used });

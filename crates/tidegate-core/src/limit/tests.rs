@@ -103,6 +103,24 @@ macro_rules! each {
 }
 
 #[test]
+fn a_state_of_one_size_holds_no_records_to_give_up() {
+    fn check<C: Counter>(rule: &C, records: usize) {
+        let mut state = rule.fresh(TODAY);
+        rule.take(&mut state, 1, TODAY);
+        assert_eq!(C::footprint(&state), records);
+        C::coarsen(&mut state);
+        assert_eq!(C::footprint(&state), records);
+        assert!(!rule.is_fresh(&state, TODAY), "what was used is forgotten");
+    }
+    check(&TokenBucket::new(10, per(10, SECOND)), 0);
+    check(&FixedWindow::new(10, SECOND), 0);
+    check(&SlidingWindow::new(10, SECOND), 0);
+    check(&LeakyBucket::new(per(10, SECOND), 9), 0);
+    check(&Concurrency::new(10), 0);
+    check(&SlidingLog::new(10, SECOND), 1);
+}
+
+#[test]
 fn l15_a_cost_above_the_capacity_can_never_pass() {
     each!(10, SECOND, |rule, _periods| {
         let mut bench = Bench::new(rule, TODAY);
@@ -265,11 +283,14 @@ fn decisions_say_what_they_are() {
         (true, Duration::ZERO, Some(Duration::ZERO))
     );
     assert_eq!((first.limit, first.remaining, first.reset_after()), (2, 1, Duration::ZERO));
+    assert_eq!(bench.state.count(), 1);
     let denied = bench.ask(2, TODAY);
     assert_eq!((denied.answer, denied.retry_after()), (Answer::Denied(Retry::OnRelease), Some(RELEASE_HINT)));
     assert_eq!((denied.wait(), denied.remaining), (Duration::ZERO, 1));
     let uncharged = first.uncharged(bench.rule.peek(&bench.rule.fresh(TODAY), 0, TODAY));
     assert_eq!((uncharged.answer, uncharged.remaining), (NOW, 2));
+    let refused = denied.uncharged(bench.rule.peek(&bench.rule.fresh(TODAY), 0, TODAY));
+    assert_eq!((refused.answer, refused.remaining), (denied.answer, 2));
     assert!(!bench.rule.is_fresh(&bench.state, TODAY));
     Concurrency::release(&mut bench.state, 1);
     assert!(bench.rule.is_fresh(&bench.state, TODAY) && bench.state.count() == 0);

@@ -62,7 +62,9 @@ impl<'a> Decimal<'a> {
         };
         // Both are below MAX_DECIMAL_BYTES, so nothing here overflows.
         let (point, at) = (point.unwrap_or(mantissa.len()) as i64, first as i64);
-        let place = if at < point { point - at - 1 } else { point - at };
+        // The point itself is no digit, so this is not 0; before it, the last place is that of 10⁰.
+        let distance = point - at;
+        let place = distance - i64::from(distance.is_positive());
         Some(Self { negative, magnitude: place + exponent, digits: &mantissa[first..=last] })
     }
 

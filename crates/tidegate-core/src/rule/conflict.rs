@@ -100,8 +100,10 @@ fn flag_conflicts<'a>(flag: &'a Flag, space: &mut Space<'a>, found: &mut Vec<Con
         }
         let unfolded: Vec<(&FlagRule, Result<Terms, TooComplex>)> =
             equals.iter().map(|rule| (*rule, space.unfold(rule.when.as_ref()))).collect();
-        for (index, (first, left)) in unfolded.iter().enumerate() {
-            for (second, right) in &unfolded[index + 1..] {
+        let mut rest = unfolded.as_slice();
+        while let Some(((first, left), others)) = rest.split_first() {
+            rest = others;
+            for (second, right) in others {
                 if found.len() >= MAX_CONFLICTS {
                     return;
                 }

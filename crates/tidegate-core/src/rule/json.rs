@@ -116,3 +116,40 @@ fn write_quoted(text: &str, out: &mut String) {
     }
     out.push('"');
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_are_escaped_as_json_and_yaml_ask() {
+        for (text, written) in [
+            ("", r#""""#),
+            ("a b/é😀", r#""a b/é😀""#),
+            ("\"\\", r#""\"\\""#),
+            ("\n\r\t", r#""\n\r\t""#),
+            ("\0\u{8}\u{1f}", r#""\u0000\u0008\u001f""#),
+            ("\u{7f}\u{85}\u{9f}\u{a0}", "\"\\u007f\\u0085\\u009f\u{a0}\""),
+            ("\u{2028}\u{2029}\u{feff}\u{fffe}\u{ffff}", r#""\u2028\u2029\ufeff\ufffe\uffff""#),
+        ] {
+            assert_eq!(quote(text), written);
+            assert_eq!(serde_json::from_str::<String>(written).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn values_and_keys_are_counted() {
+        for (text, count) in [
+            ("1", 1),
+            ("\"a\"", 1),
+            ("[]", 1),
+            ("{}", 1),
+            ("[1, null, true]", 4),
+            ("{\"a\": 1, \"b\": \"c\"}", 5),
+            ("[{\"a\": [1, 2]}, []]", 7),
+        ] {
+            let node = Node::of(&serde_json::from_str(text).unwrap());
+            assert_eq!((node.count(), node.render().as_str()), (count, text));
+        }
+    }
+}

@@ -140,8 +140,7 @@ fn is_normal(path: &[u8], encoded_slash: EncodedSlash) -> bool {
                 at += 1;
             }
             b'%' => {
-                let upper =
-                    path.get(at + 1..at + 3).is_some_and(|hex| !hex.iter().any(u8::is_ascii_lowercase));
+                let upper = !path[at..].iter().take(3).any(u8::is_ascii_lowercase);
                 let kept = match percent::escape(&path[at..]) {
                     Some(b'/' | b'\\') => encoded_slash == EncodedSlash::Keep,
                     Some(byte) => !byte.is_ascii_control() && !is_unreserved(byte),

@@ -67,6 +67,18 @@ fn places_outside_the_text_or_inside_a_character_do_no_harm() {
         assert!(found.length >= 1, "{start} {length}");
         assert!(found.to_string().contains("help: "));
     }
+    for (start, length, snippet, lead, meant) in
+        [(1, 1, "é", 0, 1), (2, 1, "é", 1, 1), (4, 1, "é", 0, 1), (3, 1, "é", 0, 1), (9, 9, "é", 1, 1)]
+    {
+        let found = at("é\né", 1, 1, start, length);
+        assert_eq!(
+            (found.snippet.as_str(), found.lead, found.length),
+            (snippet, lead, meant),
+            "{start} {length}"
+        );
+    }
+    let found = at("aéb", 1, 1, 0, 2);
+    assert_eq!((found.snippet.as_str(), found.length), ("aéb", 1), "ends inside a character");
 }
 
 #[test]

@@ -138,6 +138,60 @@ fn documents_that_would_grow_or_nest_without_bound_are_refused_soon() {
 }
 
 #[test]
+fn documents_may_be_as_large_as_the_bounds_say() {
+    // The fault at the beginning shows that the text was read at all, without reading much of it.
+    let sized = |bytes: usize| format!("]{}", " ".repeat(bytes - 1));
+    let found = read(&sized(MAX_BYTES)).unwrap_err();
+    assert!(found.len() == 1 && found[0].contains("not valid YAML"), "{found:?}");
+    let found = read(&sized(MAX_BYTES + 1)).unwrap_err();
+    assert!(found.len() == 1 && found[0].contains("4194305 bytes"), "{found:?}");
+
+    // A list of 1000 values with itself, 998 aliases of it, and single values.
+    let values = |aliases: usize, single: usize| {
+        format!("[&a [{}{}]{}{}]", "x", ", x".repeat(998), ", *a".repeat(aliases), ", x".repeat(single))
+    };
+    for (aliases, single, good) in [(998, 999, true), (998, 1000, false), (998, 998, true), (999, 0, false)] {
+        assert_eq!(read(&values(aliases, single)).is_ok(), good, "{aliases} {single}");
+    }
+
+    let text = "y".repeat(1 << 20);
+    for (more, good) in [("", true), (", z", false)] {
+        assert_eq!(read(&format!("[&a {text}{}{more}]", ", *a".repeat(15))).is_ok(), good, "{more}");
+    }
+}
+
+#[test]
+fn lists_nest_64_deep_aliases_resolved() {
+    let nested = |depth: usize, inner: &str| format!("{}{inner}{}", "[".repeat(depth), "]".repeat(depth));
+    for (outer, inner, good) in
+        [(31, 32, true), (1, 62, true), (32, 32, false), (31, 33, false), (61, 2, true)]
+    {
+        let text = format!("[&a {}, {}]", nested(inner, "x"), nested(outer, "*a"));
+        assert_eq!(read(&text).is_ok(), good, "{outer} {inner}");
+    }
+    for (depth, good) in [(64, true), (65, false)] {
+        assert_eq!(read(&nested(depth, "x")).is_ok(), good, "{depth}");
+        let block: String = (0..depth).map(|level| " ".repeat(level) + "a:\n").collect();
+        assert_eq!(read(&block).is_ok(), good, "{depth}");
+    }
+}
+
+#[test]
+fn a_value_that_was_refused_keeps_its_place() {
+    for (text, tree) in [
+        ("a: *nope\nb: 1\n", "{a: INVALID, b: 1}"),
+        ("a: &x [*x, 2]\nb: 1\n", "{a: [INVALID, 2], b: 1}"),
+        ("*nope : 1\nb: 2\n", "{b: 2}"),
+    ] {
+        let sources = [Source::new("t.yaml", text)];
+        let mut report = Report::new(&sources);
+        let root = parse(&sources[0], 0, &mut report).unwrap();
+        assert_eq!(report.finish().0.len(), 1, "{text}");
+        assert_eq!(show(&root), tree, "{text}");
+    }
+}
+
+#[test]
 fn large_flat_documents_are_read_in_bounded_time() {
     for (what, good, text) in [
         ("list", true, format!("[{}]", vec!["1"; 400_000].join(","))),

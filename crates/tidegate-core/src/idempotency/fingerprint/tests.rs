@@ -157,6 +157,37 @@ fn unreadable_stored_forms_are_none() {
     assert_eq!(Fingerprint::from_bytes(&long.to_bytes()).map(|read| read.0.len()), Some(1));
 }
 
+#[test]
+fn every_part_has_a_stored_form_and_a_name() {
+    let parts = [
+        (FingerprintPart::Method, "method"),
+        (FingerprintPart::Path, "path"),
+        (FingerprintPart::Query, "query"),
+        (FingerprintPart::Body, "body"),
+        (pointer("/a"), "body./a"),
+        (attribute("tenant"), "tenant"),
+    ];
+    let all: Vec<_> = parts.iter().map(|(part, _)| part.clone()).collect();
+    let fingerprint = with(b"{}", NONE, |request| Fingerprint::of(&all, request)).unwrap();
+    assert_eq!(fingerprint.parts().cloned().collect::<Vec<_>>(), all);
+    assert_eq!(Fingerprint::from_bytes(&fingerprint.to_bytes()), Some(fingerprint));
+    for (part, name) in &parts {
+        assert_eq!(label(part), *name);
+    }
+    // Only pointers and attributes have a name.
+    for kind in *b"mpqb" {
+        let mut named = vec![FORMAT, kind, 0, 1, b'x'];
+        named.extend_from_slice(&[0; HASH_BYTES]);
+        assert_eq!(Fingerprint::from_bytes(&named), None, "{}", char::from(kind));
+    }
+}
+
+#[test]
+fn a_request_shows_no_more_than_its_size() {
+    let shown = with(b"secret", &[("token", Value::Text("secret"))], |request| format!("{request:?}"));
+    assert_eq!(shown, "Request(POST /pay, 6 bytes)");
+}
+
 proptest! {
     #[test]
     fn the_stored_form_round_trips(names in proptest::collection::vec("[a-z/é]{0,20}", 0..8), body: Vec<u8>) {

@@ -30,6 +30,13 @@ fn i10_only_one_to_255_visible_ascii_characters_are_a_key() {
 }
 
 #[test]
+fn a_key_shows_where_it_comes_from() {
+    assert_eq!(format!("{:?}", Key::from_text("k1").unwrap()), "Key(Sent, k1)");
+    let derived = Key::derived([b"a".as_slice()]);
+    assert_eq!(format!("{derived:?}"), format!("Key(Derived, {derived})"));
+}
+
+#[test]
 fn i10_keys_are_never_trimmed_or_folded() {
     assert_eq!(Key::from_text("k1 "), Err(KeyError::Invisible { position: 3 }));
     assert_eq!(Key::from_text(""), Err(KeyError::Empty));

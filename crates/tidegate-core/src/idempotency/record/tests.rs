@@ -79,9 +79,34 @@ fn states_and_owners_have_one_spelling() {
     let owner = Owner([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
     assert_eq!(owner.to_string(), "000102030405060708090a0b0c0d0eff");
     assert_eq!(Owner::parse(&owner.to_string()), Some(owner));
+    assert_eq!(format!("{owner:?}"), "Owner(000102030405060708090a0b0c0d0eff)");
     for bad in ["", "00", "+00102030405060708090a0b0c0d0eff", "000102030405060708090a0b0c0d0eff0"] {
         assert_eq!(Owner::parse(bad), None, "{bad}");
     }
+}
+
+#[test]
+fn a_result_is_what_was_kept() {
+    let new = |status, body: Option<&'static str>| {
+        StoredResponse::new(status, [("etag", "1"), ("link", "</a>")], body.map(Bytes::from)).unwrap()
+    };
+    for (status, state) in [
+        (200, State::Succeeded),
+        (399, State::Succeeded),
+        (400, State::Failed),
+        (401, State::Failed),
+        (599, State::Failed),
+    ] {
+        let made = new(status, None);
+        assert_eq!((made.status(), made.state()), (status, state));
+        assert_eq!(Stage::Finished(Arc::new(made)).state(), state);
+    }
+    let (some, none) = (new(200, Some("secret")), new(200, None));
+    assert_eq!((some.body(), none.body()), (Some(&Bytes::from("secret")), None));
+    // The headers' text, 32 bytes for each of them, and the body.
+    assert_eq!((some.size(), none.size()), (13 + 2 * 32 + 6, 13 + 2 * 32));
+    assert_eq!(format!("{some:?}"), "StoredResponse(200, 2 headers, body Some(6))");
+    assert_eq!(format!("{none:?}"), "StoredResponse(200, 2 headers, body None)");
 }
 
 proptest! {

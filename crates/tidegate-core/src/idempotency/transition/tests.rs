@@ -355,6 +355,10 @@ fn step_keys_are_the_same_in_every_attempt_at_an_intent() {
     let second = held(claim(Some(&released), &ask(ME), at(9)).unwrap());
     assert_eq!(first.key_for("hold"), second.key_for("hold"));
     assert_eq!((second.attempt(), second.how(), second.lease()), (2, How::Released, LEASE));
+    assert_eq!((second.first(), second.commit()), (&ask(OTHER).first, CommitMode::AfterResponse));
+    assert_eq!(second.id(), &id);
+    let fenced = ClaimAsk { policy: policy(CommitMode::WithEffects, OnUnknown::Hold), ..ask(ME) };
+    assert_eq!(held(claim(None, &fenced, at(0)).unwrap()).commit(), CommitMode::WithEffects);
     let later = held(claim(Some(&released), &ask(ME), at(9) + RETENTION).unwrap());
     assert_ne!(first.key_for("hold"), later.key_for("hold"));
 }

@@ -14,6 +14,17 @@ fn after(span: Duration) -> Timestamp {
 }
 
 #[test]
+fn a_rate_counts_alike_however_it_is_written() {
+    for (count, seconds, n, p) in
+        [(30, 10, 3, 1_000_000_000), (700, 100, 7, 1_000_000_000), (40, 60, 1, 1_500_000_000)]
+    {
+        let rule = TokenBucket::new(5, per(count, seconds * SECOND));
+        assert_eq!(rule, TokenBucket::new(5, per(n, Duration::from_nanos(p))), "{count} in {seconds} s");
+        assert_eq!((rule.scale, rule.per_token), (Scale::Times(n), p), "exact");
+    }
+}
+
+#[test]
 fn l1_a_burst_of_two_and_then_no_more() {
     for start in [Timestamp::EPOCH, TODAY] {
         let mut bench = Bench::new(TokenBucket::new(2, per(1, SECOND)), start);

@@ -71,3 +71,20 @@ fn a_changed_bucket_keeps_its_queue() {
     bench.check_retry(1, TODAY);
     assert_eq!(bench.burst(100, TODAY + Duration::from_millis(23_500)), 1);
 }
+
+#[test]
+fn a_clock_set_back_owes_a_long_queue_only_while_it_lasts() {
+    let bench_at = |drained: Duration| {
+        let mut bench = Bench::new(LeakyBucket::new(per(1, SECOND), 99), TODAY);
+        assert_eq!(bench.burst(200, TODAY), 100);
+        bench.change(LeakyBucket::new(per(1, SECOND), 9), TODAY);
+        // A look that charges nothing.
+        bench.ask(0, TODAY + drained);
+        bench.ask(1, TODAY.before(Duration::from_hours(1))).retry_after()
+    };
+    // Nothing has left: all the 100 turns are owed, of which the tenth from the end is the next.
+    assert_eq!(bench_at(Duration::ZERO), Some(91 * SECOND));
+    assert_eq!(bench_at(60 * SECOND), Some(31 * SECOND));
+    // The queue has drained to less than the new rule's: no more than ten turns are owed.
+    assert_eq!(bench_at(95 * SECOND), Some(SECOND));
+}

@@ -29,9 +29,74 @@ fn a_coarser_log_admits_less_and_never_more() {
     assert_eq!(bench.burst(9, ms(1199)), 2, "those of 0 and 100 ms have left");
     assert_eq!(bench.burst(9, ms(1299)), 0, "that of 200 ms counts as made at 300 ms");
     assert_eq!(bench.burst(9, ms(1300)), 2);
-    let mut one = Log::default();
-    SlidingLog::coarsen(&mut one);
-    assert_eq!(one, Log::default());
+    // Two become one, at the later time; one and none are as coarse as can be.
+    let mut bench = Bench::new(SlidingLog::new(4, SECOND), ms(0));
+    SlidingLog::coarsen(&mut bench.state);
+    assert_eq!(bench.state, bench.rule.fresh(ms(0)));
+    assert!(bench.ask(1, ms(0)).admitted() && bench.ask(1, ms(100)).admitted());
+    for _ in 0..2 {
+        SlidingLog::coarsen(&mut bench.state);
+        assert_eq!(SlidingLog::footprint(&bench.state), 1);
+        assert_eq!(bench.rule.peek(&bench.state, 4, ms(100)).retry_after(), Some(SECOND));
+    }
+}
+
+#[test]
+fn what_a_clock_set_back_carries_along_joins_the_run_of_that_instant() {
+    let mut bench = Bench::new(SlidingLog::new(9, 10 * SECOND), TODAY);
+    for after in [0, 1, 2, 3] {
+        assert!(bench.ask(1, TODAY + after * SECOND).admitted());
+    }
+    assert!(bench.ask(1, TODAY + SECOND).admitted());
+    assert_eq!(SlidingLog::footprint(&bench.state), 2);
+    assert_eq!(bench.ask(9, TODAY + SECOND).retry_after(), Some(10 * SECOND));
+}
+
+#[test]
+fn a_call_that_costs_nothing_is_not_remembered() {
+    let mut bench = Bench::new(SlidingLog::new(4, 10 * SECOND), TODAY);
+    assert_eq!(bench.ask(0, TODAY).reset_after(), Duration::ZERO);
+    assert_eq!(bench.ask(1, TODAY).reset_after(), 10 * SECOND);
+    assert_eq!(bench.ask(0, TODAY + 3 * SECOND).reset_after(), 7 * SECOND);
+    assert_eq!(SlidingLog::footprint(&bench.state), 1);
+}
+
+#[test]
+fn another_window_starts_fresh_and_another_limit_does_not() {
+    let mut bench = Bench::new(SlidingLog::new(4, SECOND), TODAY);
+    assert_eq!(bench.burst(9, TODAY), 4);
+    bench.change(SlidingLog::new(6, SECOND), TODAY);
+    assert_eq!(bench.burst(9, TODAY), 2);
+    bench.change(SlidingLog::new(6, 2 * SECOND), TODAY);
+    assert_eq!(bench.burst(9, TODAY), 6);
+}
+
+#[test]
+fn memory_is_kept_until_three_quarters_of_it_are_unused() {
+    let rule = SlidingLog::new(100, SECOND);
+    let settled = |places: usize, runs: u64| {
+        let mut log = rule.fresh(TODAY);
+        log.runs.reserve_exact(places);
+        let before = log.runs.capacity();
+        for after in 0..runs {
+            rule.take(&mut log, 1, TODAY + Duration::from_nanos(after));
+        }
+        rule.settle(&mut log, TODAY + Duration::from_nanos(runs));
+        (before, log.runs.capacity())
+    };
+    for (places, runs, kept) in [
+        (16, 15, true),
+        (16, 5, true),
+        (16, 4, true),
+        (16, 3, false),
+        (16, 0, false),
+        (SPARE_RUNS, 1, true),
+        (SPARE_RUNS, 0, true),
+    ] {
+        let (before, after) = settled(places, runs);
+        assert_eq!(before, places);
+        assert_eq!(after == before, kept, "{places} {runs}: {after}");
+    }
 }
 
 #[test]

@@ -23,3 +23,24 @@ fn retry_is_told_within_a_window_and_across_the_next() {
     assert_eq!(bench.ask(3, ms(1200)).retry_after(), Some(Duration::from_millis(100)));
     bench.check_retry(3, ms(1200));
 }
+
+#[test]
+fn the_counter_is_fresh_again_two_windows_after_a_call() {
+    let mut bench = Bench::new(SlidingWindow::new(10, SECOND), ms(0));
+    // (at, cost, how long until the counter equals a fresh one)
+    for (at, cost, reset) in
+        [(300, 0, 0), (300, 1, 1700), (400, 0, 1600), (1200, 0, 800), (1999, 0, 1), (2000, 0, 0)]
+    {
+        assert_eq!(bench.ask(cost, ms(at)).reset_after(), Duration::from_millis(reset), "{at}");
+    }
+}
+
+#[test]
+fn another_window_starts_fresh_and_another_limit_does_not() {
+    let mut bench = Bench::new(SlidingWindow::new(4, SECOND), ms(0));
+    assert_eq!(bench.burst(9, ms(0)), 4);
+    bench.change(SlidingWindow::new(6, SECOND), ms(0));
+    assert_eq!(bench.burst(9, ms(0)), 2);
+    bench.change(SlidingWindow::new(6, 2 * SECOND), ms(0));
+    assert_eq!(bench.burst(9, ms(0)), 6);
+}

@@ -242,6 +242,10 @@ fn addresses_in_networks() {
     check(&Test::Cidr(vec!["10.1.2.3/8".into()]), Some(Text("10.9.9.9")), true);
     check(&Test::Cidr(vec!["::/0".into()]), Some(Text("10.0.0.1")), false);
     check(&Test::Cidr(vec![]), Some(Text("10.0.0.1")), false);
+    // A network of IPv6 that holds all mapped addresses, and more, stays one of IPv6.
+    check(&Test::Cidr(vec!["::ffff:0:0/95".into()]), Some(Text("10.0.0.1")), false);
+    check(&Test::Cidr(vec!["::ffff:0:0/95".into()]), Some(Text("::fffe:10.0.0.1")), true);
+    check(&Test::Cidr(vec!["::ffff:0:0/96".into()]), Some(Text("10.0.0.1")), true);
 }
 
 #[test]
@@ -398,6 +402,17 @@ fn depth_and_work_are_bounded() {
         |levels: usize| (1..levels).fold(Condition::All(vec![]), |inner, _| Condition::Not(Box::new(inner)));
     assert!(compile_alone(&nest(MAX_DEPTH)).is_ok());
     assert_eq!(compile_alone(&nest(MAX_DEPTH + 1)).unwrap_err(), ConditionError::TooDeep);
+    // What lies deeper is not even looked at.
+    let wrap: [fn(Condition) -> Condition; 3] = [
+        |inner| Condition::Not(Box::new(inner)),
+        |inner| Condition::All(vec![inner]),
+        |inner| Condition::Any(vec![inner]),
+    ];
+    for wrap in wrap {
+        let deep = (0..=MAX_DEPTH).fold(named("x"), |inner, _| wrap(inner));
+        let found = compile(&deep, 0, &mut |id, depth| panic!("{id} at {depth}"));
+        assert_eq!(found.unwrap_err(), ConditionError::TooDeep);
+    }
 
     // A chain of segments is as deep as it is long, whichever end comes first.
     let mut chain: Vec<Segment> = (0..1000)

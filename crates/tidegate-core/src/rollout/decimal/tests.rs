@@ -6,6 +6,8 @@ fn check(left: &str, right: &str, expected: Ordering) {
     let (left_number, right_number) = (Decimal::parse(left).unwrap(), Decimal::parse(right).unwrap());
     assert_eq!(left_number.compare(right_number), expected, "{left} to {right}");
     assert_eq!(right_number.compare(left_number), expected.reverse(), "{right} to {left}");
+    assert_eq!(left_number == right_number, expected.is_eq(), "{left} to {right}");
+    assert_eq!(left_number.partial_cmp(&right_number), Some(expected), "{left} to {right}");
     let owned = left_number.to_owned();
     assert_eq!(owned.borrowed().compare(right_number), expected, "owned {left} to {right}");
 }
@@ -48,6 +50,17 @@ fn order_is_exact_where_floats_are_not() {
         ("19", "101"),
     ] {
         check(left, right, Ordering::Less);
+    }
+}
+
+#[test]
+fn a_decimal_shows_its_sign_digits_and_magnitude() {
+    for (text, shown) in [
+        ("1.5e3", "Decimal(\"1.5\" at 10^3)"),
+        ("-0.0250", "Decimal(-\"25\" at 10^-2)"),
+        ("0", "Decimal(\"\" at 10^0)"),
+    ] {
+        assert_eq!(format!("{:?}", Decimal::parse(text).unwrap()), shown);
     }
 }
 

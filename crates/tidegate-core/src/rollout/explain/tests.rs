@@ -154,6 +154,25 @@ fn long_text_is_cut() {
 }
 
 #[test]
+fn long_lists_are_cut() {
+    struct Listed(usize);
+    impl fmt::Display for Listed {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            list(f, 0..self.0, ", ")
+        }
+    }
+    for (count, shown) in [
+        (0, ""),
+        (1, "0"),
+        (8, "0, 1, 2, 3, 4, 5, 6, 7"),
+        (9, "0, 1, 2, 3, 4, 5, 6, 7, 1 more"),
+        (30, "0, 1, 2, 3, 4, 5, 6, 7, 22 more"),
+    ] {
+        assert_eq!(Listed(count).to_string(), shown);
+    }
+}
+
+#[test]
 fn percentages_as_people_write_them() {
     for (hundredths, expected) in
         [(0, "0 %"), (10_000, "100 %"), (50, "0.5 %"), (1_234, "12.34 %"), (1_205, "12.05 %")]

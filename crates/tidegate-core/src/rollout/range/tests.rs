@@ -104,11 +104,25 @@ fn r12_what_is_no_version() {
     ] {
         assert!(Version::parse(text).is_none(), "{text:?}");
     }
+    let longest = format!("1.2.3+{}", "a".repeat(MAX_VERSION_BYTES - 6));
+    assert!(Version::parse(&longest).is_some() && Version::parse(&format!("{longest}a")).is_none());
 }
 
 #[test]
 fn bad_ranges_say_how_to_mend_them() {
     let many = ">=1 ".repeat(MAX_COMPARATORS + 1);
+    assert!(Range::parse(&">=1 ".repeat(MAX_COMPARATORS)).is_ok());
+    for (range, help) in [
+        ("", "write for example \">=1.2 <2\""),
+        ("^1.2", "for `^1.2` write \">=1.2 <2\""),
+        (">=x", "write for example `1.2`, `1.2.3` or `1.2.3-rc.1`"),
+        (&many, "two are always enough"),
+        (">2 <1", "its lower end is above its upper end"),
+    ] {
+        let found = Range::parse(range).unwrap_err();
+        assert!(found.help().contains(help), "{range}: {}", found.help());
+        assert!(found.to_string().contains(&found.help()), "{found}");
+    }
     for (range, expected) in [
         ("", "is empty"),
         ("  ", "is empty"),
