@@ -124,9 +124,12 @@ impl Trouble {
     fn exit(&self) -> Exit {
         match self {
             Self::Variable(_) => Exit::Usage,
-            Self::Missing { .. } | Self::Output(_) | Self::Configuration(_) | Self::InMemory => Exit::Refused,
             Self::Open(error) if error.is_refusal() => Exit::Refused,
-            Self::Setup {
+            Self::Missing { .. }
+            | Self::Output(_)
+            | Self::Configuration(_)
+            | Self::InMemory
+            | Self::Setup {
                 source: SetupError::Shape { .. } | SetupError::Migrate(MigrateError::Newer { .. }),
                 ..
             }

@@ -72,7 +72,7 @@ impl OpenError {
         /// <https://www.sqlite.org/rescode.html#notadb>
         const NOT_A_DATABASE: &str = "26";
         let path = path.display().to_string();
-        match source.as_database_error().and_then(|error| error.code()) {
+        match source.as_database_error().and_then(sqlx::error::DatabaseError::code) {
             Some(code) if code == NOT_A_DATABASE => Self::NotADatabase { path },
             _ => Self::Open { path, source },
         }

@@ -68,11 +68,12 @@ async fn i1_of_twenty_concurrent_calls_one_executes_and_the_others_get_409() {
 /// side of the store's.
 #[tokio::test]
 async fn i15_of_two_instances_ten_minutes_apart_neither_takes_a_live_lease() {
-    let store_now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let apart = Duration::from_mins(5);
-    for (first, second) in [(store_now + apart, store_now - apart), (store_now - apart, store_now + apart)] {
+    let store_now = Env::system().now().as_nanos();
+    let apart = nanos(Duration::from_mins(5));
+    let (ahead, behind) = (store_now + apart, store_now - apart);
+    for (first, second) in [(ahead, behind), (behind, ahead)] {
         let world = World::new(RULES).await;
-        let at = |now: Duration| Env::manual(Timestamp::from_nanos(nanos(now))).0;
+        let at = |now| Env::manual(Timestamp::from_nanos(now)).0;
         let (first, second) = (world.instance(at(first)).await, world.instance(at(second)).await);
         let (registrar, mut begun) = Registrar::new(&world);
         let (slow, go) = registrar.clone().waiting();
