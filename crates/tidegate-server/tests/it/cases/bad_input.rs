@@ -8,7 +8,7 @@ use super::gateway::{Gateway, Setup, is_replay, outcome, problem};
 
 const RULES: &str = "
 resources:
-  - { id: pay, match: { methods: [POST], path: /pay } }
+  - { id: pay, match: { methods: [POST], path: /pay }, timeout: 4m }
   - { id: item, match: { path: '/items/{item}' }, attributes: { item: { from: path.item } } }
   - { id: any, match: { path: '/files/{*rest}' } }
 limits:

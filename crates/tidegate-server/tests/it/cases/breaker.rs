@@ -41,7 +41,7 @@ fn one(times: &str) -> String {
     format!(
         "
 resources:
-  - {{ id: data, match: {{ path: /data }} }}
+  - {{ id: data, match: {{ path: /data }}, timeout: 10m }}
 breakers:
   - {{ id: guard, resources: [data], trip: [ {{ error_count: {{ at_least: 3 }} }} ], min_requests: 3, window: 1h, {times} }}
 "
@@ -95,7 +95,7 @@ fn b1_a_refusal_by_one_breaker_gives_back_the_probe_of_another() {
     let gateway = Gateway::start(
         "
 resources:
-  - { id: data, match: { path: /data } }
+  - { id: data, match: { path: /data }, timeout: 10m }
 breakers:
   - { id: quick, resources: [data], trip: [ { error_count: { at_least: 3 } } ], min_requests: 3, window: 1h, open_for: 100ms, max_open: 100ms, half_open: { probes: 1, probe_timeout: 1h } }
   - { id: slow, resources: [data], trip: [ { error_count: { at_least: 3 } } ], min_requests: 3, window: 1h, open_for: 1s, max_open: 1s, half_open: { probes: 1, probe_timeout: 1h } }
@@ -134,7 +134,7 @@ fn b4_an_edit_does_not_close_an_open_breaker() {
         (2, one(FOREVER).replace("at_least: 3", "at_least: 30")),
         (3, one(FOREVER).replace("min_requests: 3, window: 1h", "min_requests: 5, window: 20s")),
         (4, one(FOREVER).replace("resources: [data]", "resources: [data], key: [upstream_host]")),
-        (5, one(FOREVER).replace("/data }", "/data }, timeout: 5s")),
+        (5, one(FOREVER).replace("timeout: 10m", "timeout: 5s")),
     ] {
         gateway.edit(&edited);
         gateway.wait_version(version);
@@ -255,14 +255,13 @@ fn b15_of_many_that_race_into_half_open_one_is_admitted() {
         })
         .collect();
     gateway.origin.wait_calls("/data", before + 1);
-    // The others go on being refused while the probe is out.
+    // The others go on being refused while the probe is out; once it is back, there is nothing to race for.
+    racing.store(false, Ordering::SeqCst);
+    wait_until("the others to end", || callers.iter().filter(|caller| caller.is_finished()).count() == 15);
     for _ in 0..50 {
         assert!(is_open(&gateway.get("/data")));
     }
     assert_eq!(gateway.origin.calls("/data"), before + 1);
-    racing.store(false, Ordering::SeqCst);
-    // While the probe is out; once it is back, there is nothing to race for.
-    wait_until("the others to end", || callers.iter().filter(|caller| caller.is_finished()).count() == 15);
     gate.open();
     let admitted = callers.into_iter().map(|caller| caller.join().unwrap()).filter(|probe| *probe).count();
     assert_eq!(admitted, 1);
@@ -368,7 +367,7 @@ fn while_a_breaker_is_open_the_idempotency_gate_still_answers() {
     let gateway = Gateway::start(
         "
 resources:
-  - { id: pay, match: { path: '/pay/{kind}' } }
+  - { id: pay, match: { path: '/pay/{kind}' }, timeout: 4m }
 idempotency:
   - { id: once, resources: [pay], scope: [], key: { from: header.idempotency-key } }
 breakers:
@@ -418,7 +417,7 @@ fn b5_an_answer_that_makes_no_call_gives_the_probes_permit_back() {
     let gateway = Gateway::start(
         "
 resources:
-  - { id: pay, match: { path: '/pay/{kind}' } }
+  - { id: pay, match: { path: '/pay/{kind}' }, timeout: 4m }
 idempotency:
   - { id: once, resources: [pay], scope: [], key: { from: header.idempotency-key }, in_progress: { wait: 300ms } }
 breakers:

@@ -11,7 +11,7 @@ fn rules(on_unknown: &str) -> String {
     format!(
         "
 resources:
-  - {{ id: pay, match: {{ path: /pay }} }}
+  - {{ id: pay, match: {{ path: /pay }}, timeout: 1m }}
 idempotency:
   - {{ id: once, resources: [pay], scope: [], key: {{ from: header.idempotency-key }}, on_unknown: {on_unknown}, lease: 500ms, max_execution: 1m, retention: 1h }}
 "

@@ -9,7 +9,7 @@ use super::gateway::{Gateway, Setup, is_replay, outcome, problem, retry_after};
 
 const ONCE: &str = "
 resources:
-  - { id: pay, match: { methods: [POST], path: /pay } }
+  - { id: pay, match: { methods: [POST], path: /pay }, timeout: 4m }
 idempotency:
   - { id: once, resources: [pay], scope: [], key: { from: header.idempotency-key } }
 ";
@@ -71,7 +71,7 @@ fn i1_of_64_concurrent_first_calls_one_executes() {
 
 #[test]
 fn i1_waiters_get_the_first_result() {
-    let rules = ONCE.replace("idempotency-key }", "idempotency-key }, in_progress: { wait: 20s }");
+    let rules = ONCE.replace("idempotency-key }", "idempotency-key }, in_progress: { wait: 1m }");
     on_each_store(&rules, |gateway| {
         let gate = Gate::new();
         numbered(gateway, "/pay", vec![gate.clone()]);
@@ -93,9 +93,10 @@ fn i1_waiters_get_the_first_result() {
 
 #[test]
 fn a_waiter_gives_up_in_time_and_claims_a_key_that_is_released() {
-    let rules = ONCE.replace("idempotency-key }", "idempotency-key }, in_progress: { wait: 20s }")
+    let rules = ONCE.replace("idempotency-key }", "idempotency-key }, in_progress: { wait: 1m }")
         + "  - { id: short, resources: [short], scope: [], key: { from: header.idempotency-key }, in_progress: { wait: 100ms } }";
-    let rules = rules.replace("idempotency:", "  - { id: short, match: { path: /short } }\nidempotency:");
+    let rules = rules
+        .replace("idempotency:", "  - { id: short, match: { path: /short }, timeout: 4m }\nidempotency:");
     let gateway = Gateway::start(&rules);
     let (gate, held) = (Gate::new(), Gate::new());
     let released = gate.clone();
@@ -130,7 +131,7 @@ fn a_waiter_gives_up_in_time_and_claims_a_key_that_is_released() {
 /// Renewal is off: no execution may outlive its first lease.
 const TAKEOVER: &str = "
 resources:
-  - { id: pay, match: { path: /pay } }
+  - { id: pay, match: { path: /pay }, timeout: 4m }
 idempotency:
   - id: once
     resources: [pay]
@@ -733,6 +734,7 @@ fn derived_keys_last_for_their_window() {
 resources:
   - id: coupon
     match: { path: /coupon }
+    timeout: 4m
     attributes: { tenant: { from: header.x-tenant, missing: reject } }
 idempotency:
   - { id: once, resources: [coupon], scope: [tenant], key: { derive: [tenant, body./sku], window: 1s }, fingerprint: [body./sku] }

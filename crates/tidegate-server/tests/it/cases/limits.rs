@@ -202,7 +202,7 @@ limits:
 
 const CONCURRENCY: &str = "
 resources:
-  - { id: pay, match: { path: /pay } }
+  - { id: pay, match: { path: /pay }, timeout: 4m }
 limits:
   - { id: two, resources: [pay], concurrency: { max: 2 } }
 ";

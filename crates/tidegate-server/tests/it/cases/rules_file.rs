@@ -238,8 +238,8 @@ fn a_request_ends_under_the_version_that_it_began_with() {
         format!(
             "
 resources:
-  - {{ id: slow, match: {{ path: /slow }}, flags: [f] }}
-  - {{ id: keyed, match: {{ path: /keyed }}, flags: [f] }}
+  - {{ id: slow, match: {{ path: /slow }}, timeout: 4m, flags: [f] }}
+  - {{ id: keyed, match: {{ path: /keyed }}, timeout: 4m, flags: [f] }}
 idempotency:
   - {{ id: once, resources: [keyed], scope: [], key: {{ from: header.idempotency-key }} }}
 flags:

@@ -10,6 +10,7 @@ use std::time::Duration;
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _, SqliteConnection};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 use super::command::Command;
 use super::row::Fault;
@@ -26,6 +27,12 @@ const MAX_POSTED: usize = 16 * QUEUE;
 const POSTED_TRIES: u32 = 10;
 /// The pause before posted commands are tried again.
 const POSTED_AGAIN: Duration = Duration::from_secs(1);
+/// How long one try for the write lock waits; the next follows at once, until the database's busy timeout
+/// is over. SQLite's own waiting looks again after 100 ms only, and somebody who looks that seldom is never
+/// lucky beside a process that writes one batch after the other.
+const LOCK_TRY: Duration = Duration::from_millis(10);
+/// The pause between two tries: SQLite does not always wait before it says that it is busy.
+const LOCK_PAUSE: Duration = Duration::from_millis(1);
 /// Commands in one transaction at most: bounds how long a commit keeps readers' snapshots and the
 /// other processes waiting.
 const MAX_BATCH: usize = 128;
@@ -210,28 +217,60 @@ impl Inbox {
     }
 }
 
+/// The writer's connection.
+struct Own {
+    conn: SqliteConnection,
+    /// How long it waits for another process's write.
+    patience: Duration,
+}
+
+impl Own {
+    /// Connects, and takes over the waiting from SQLite.
+    async fn connect(options: &SqliteConnectOptions) -> Result<Self, sqlx::Error> {
+        let mut conn = options.connect().await?;
+        let patience: i64 = sqlx::query_scalar("PRAGMA busy_timeout").fetch_one(&mut conn).await?;
+        let patience = Duration::from_millis(patience.unsigned_abs());
+        let set = format!("PRAGMA busy_timeout = {}", patience.min(LOCK_TRY).as_millis());
+        sqlx::query(sqlx::AssertSqlSafe(set)).execute(&mut conn).await?;
+        Ok(Self { conn, patience })
+    }
+
+    /// Opens a transaction that may write.
+    async fn begin(&mut self) -> Result<(), StoreError> {
+        let since = Instant::now();
+        loop {
+            match sqlx::query("BEGIN IMMEDIATE").execute(&mut self.conn).await.map_err(store_error) {
+                Err(StoreError::Busy { .. }) if since.elapsed() < self.patience => {
+                    tokio::time::sleep(LOCK_PAUSE).await;
+                }
+                begun => return begun.map(drop),
+            }
+        }
+    }
+}
+
 async fn serve(mut inbox: Inbox, options: &SqliteConnectOptions, shift: &ClockShift) {
-    let mut idle: Option<SqliteConnection> = None;
+    let mut idle: Option<Own> = None;
     let mut batch = Vec::with_capacity(MAX_BATCH);
     while inbox.fill(&mut batch).await {
         if batch.is_empty() {
             continue;
         }
         let ended = match idle.take() {
-            Some(conn) => commit(conn, &mut batch, shift).await,
-            None => match options.connect().await {
-                Ok(conn) => commit(conn, &mut batch, shift).await,
+            Some(own) => commit(own, &mut batch, shift).await,
+            None => match Own::connect(options).await {
+                Ok(own) => commit(own, &mut batch, shift).await,
                 Err(error) => Err((store_error(error), None)),
             },
         };
         let told = match ended {
-            Ok(conn) => {
-                idle = Some(conn);
+            Ok(own) => {
+                idle = Some(own);
                 inbox.failures = 0;
                 Ok(())
             }
-            Err((error, conn)) => {
-                idle = conn;
+            Err((error, own)) => {
+                idle = own;
                 tracing::warn!(%error, commands = batch.len(), "a SQLite write failed");
                 inbox.keep(&mut batch, &error);
                 Err(error)
@@ -241,31 +280,30 @@ async fn serve(mut inbox: Inbox, options: &SqliteConnectOptions, shift: &ClockSh
             job.settle(told.clone());
         }
     }
-    if let Some(conn) = idle {
+    if let Some(own) = idle {
         // The last words: SQLite checkpoints on a clean close, and recovers without one.
-        let _ = conn.close().await;
+        let _ = own.conn.close().await;
     }
 }
 
 /// One transaction. Gives the connection back only when it is certain to be outside of one; dropping
 /// it rolls back whatever was open.
 async fn commit(
-    mut conn: SqliteConnection,
+    mut own: Own,
     batch: &mut [Box<dyn Job>],
     shift: &ClockShift,
-) -> Result<SqliteConnection, (StoreError, Option<SqliteConnection>)> {
-    if let Err(error) = sqlx::query("BEGIN IMMEDIATE").execute(&mut conn).await {
-        let error = store_error(error);
+) -> Result<Own, (StoreError, Option<Own>)> {
+    if let Err(error) = own.begin().await {
         let keep = matches!(error, StoreError::Busy { .. });
-        return Err((error, keep.then_some(conn)));
+        return Err((error, keep.then_some(own)));
     }
     for job in batch.iter_mut() {
-        if let Err(error) = job.run(&mut conn, shift).await {
+        if let Err(error) = job.run(&mut own.conn, shift).await {
             return Err((store_error(error), None));
         }
     }
-    match sqlx::query("COMMIT").execute(&mut conn).await {
-        Ok(_) => Ok(conn),
+    match sqlx::query("COMMIT").execute(&mut own.conn).await {
+        Ok(_) => Ok(own),
         Err(error) => Err((StoreError::CommitUnknown { store: STORE, source: Arc::new(error) }, None)),
     }
 }

@@ -210,9 +210,9 @@ async fn what_is_posted_is_carried_out_when_the_queue_is_full_and_after_a_failur
     }
     go.notify_one();
     front.await.unwrap().unwrap();
-    let deadline = tokio::time::Instant::now() + Duration::from_mins(1);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while !marks(&pool).await.contains(&"posted".to_owned()) {
-        assert!(tokio::time::Instant::now() < deadline, "{:?}", marks(&pool).await);
+        assert!(Instant::now() < deadline, "{:?}", marks(&pool).await);
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     // Nothing is left open: the writer ends with its last handle, and the rest was never begun.
