@@ -17,7 +17,7 @@ use crate::{Case, case, repeat};
 
 const KEYS: usize = 1 << 20;
 
-fn limits(document: &str) -> LimitVersion {
+pub fn limits(document: &str) -> LimitVersion {
     let sources = [Source::new("bench.yaml", document)];
     let loaded = load(&sources, &Deployment::default()).expect("rules");
     let config = LocalLimitsConfig { max_keys: KEYS * 2, ..LocalLimitsConfig::default() };

@@ -1,6 +1,6 @@
 //! Decisions in process, ours beside a floor and a peer, interleaved in one run.
 //!
-//! `cargo run --release -p inproc -- [reps] [ms]` prints, for one and two threads, the nanoseconds that
+//! `cargo run --release -p inproc -- [reps] [ms] [group]` prints, for all groups or those whose name begins so, for one and two threads, the nanoseconds that
 //! one decision takes (wall time of the slowest thread), as the median and range of the repetitions,
 //! and the ratio to the group's floor and peer.
 
@@ -60,8 +60,9 @@ fn main() {
     let ms: u64 = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(60);
     let cases: Vec<Case> =
         [limit::cases(), breaker::cases(), flag::cases(), stack::cases()].into_iter().flatten().collect();
+    let group = args.next().unwrap_or_default();
     let mut plan = Vec::new();
-    for case in &cases {
+    for case in cases.iter().filter(|case| case.group.starts_with(&group)) {
         for threads in [1, 2] {
             let mut n = 1_000;
             let ns = loop {

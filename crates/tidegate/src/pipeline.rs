@@ -243,7 +243,7 @@ async fn unguarded<C: Call>(
 /// Makes the call, and tells the breakers how it ended.
 pub(crate) async fn call<C: Call>(
     exchange: &Exchange,
-    admission: Option<Admission>,
+    admission: Option<Admission<'_>>,
     mut request: Request<Body>,
     call: &C,
 ) -> Result<Response<Body>, CallError> {

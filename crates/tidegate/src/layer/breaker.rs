@@ -29,7 +29,7 @@ pub(crate) struct Open {
 
 /// A permit of every breaker that guards the resource, or of none. Dropped without a result it is a
 /// call that was not made: no verdict.
-pub(crate) fn admit(exchange: &Exchange, host: &str) -> Result<Option<Admission>, Open> {
+pub(crate) fn admit<'a>(exchange: &'a Exchange, host: &str) -> Result<Option<Admission<'a>>, Open> {
     let plan = exchange.plan();
     if plan.breakers.is_empty() {
         return Ok(None);
@@ -52,14 +52,14 @@ pub(crate) fn admit(exchange: &Exchange, host: &str) -> Result<Option<Admission>
 /// the cancellation came at its timeout.
 pub(crate) struct InFlight<'a> {
     exchange: &'a Exchange,
-    admission: Option<Admission>,
-    running: Option<Running>,
+    admission: Option<Admission<'a>>,
+    running: Option<Running<'a>>,
     started: Timestamp,
 }
 
 impl<'a> InFlight<'a> {
     /// The call begins.
-    pub(crate) fn begin(exchange: &'a Exchange, admission: Option<Admission>) -> Self {
+    pub(crate) fn begin(exchange: &'a Exchange, admission: Option<Admission<'a>>) -> Self {
         let started = exchange.gates.env().now();
         Self { exchange, admission, running: Some(exchange.runtime().stats.start()), started }
     }

@@ -166,20 +166,6 @@ fn a_count_stops_at_its_end_instead_of_spilling_into_the_tick() {
     assert_eq!(made.counts(at(START)).as_slice(), [u64::from(u32::MAX)]);
 }
 
-#[test]
-fn trouble_is_a_bad_result_in_the_window() {
-    let made = window(4, 4, 2);
-    assert!(!made.troubled(at(0)) && !made.troubled(at(START)));
-    made.record(0, at(START));
-    assert!(!made.troubled(at(START)));
-    made.record(1, at(START));
-    made.record(1, at(START - 2));
-    for (now, expected) in [(0, true), (3, true), (4, false), (5, false)] {
-        assert_eq!(made.troubled(at(START + now)), expected, "{now}");
-        assert_eq!(made.counts(at(START + now))[1] > 0, expected, "{now}");
-    }
-}
-
 proptest! {
     #[test]
     fn it_counts_what_a_plain_list_counts(
@@ -203,8 +189,6 @@ proptest! {
                 let expected = list.iter().filter(|(t, c)| *t >= first && *c == class).count() as u64;
                 prop_assert_eq!(made.counts(at(now))[class], expected);
             }
-            let bad = list.iter().any(|(t, c)| *t >= first && *c > 0);
-            prop_assert_eq!(made.troubled(at(now)), bad);
         }
     }
 
@@ -253,7 +237,6 @@ fn loom_two_threads_recycle_one_bucket() {
         made.record(1, at(START + 40));
         thread.join().unwrap();
         assert_eq!(made.counts(at(START + 40)).as_slice(), [0, 2]);
-        assert!(made.troubled(at(START + 40)));
     });
 }
 
