@@ -108,7 +108,8 @@ impl<C: Call> Execution<'_, C> {
         exchange.label(request.headers_mut());
         self.fence(request.headers_mut());
         request.extensions_mut().insert(claim.clone());
-        let result = pipeline::call(exchange, admission, request, &self.guarded.call).await;
+        let now = exchange.gates.env().now();
+        let result = pipeline::call(exchange, admission, request, &self.guarded.call, now).await;
         match claim.settle().await {
             Stand::Open => {}
             Stand::Committing => return Ended::InDoubt,
