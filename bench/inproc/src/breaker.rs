@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use recloser::Recloser;
 use tidegate::breakers::{BreakerVersion, Breakers, CallResult};
 use tidegate::env::Env;
-use tidegate::stats::{Ended, ResourceStats};
+use tidegate::stats::{Ended, LATENCY_WINDOW, ResourceStats};
+use tidegate_core::breaker::Histogram;
 use tidegate_core::rule::{Deployment, Source, load};
 
 use crate::{Case, case, repeat};
@@ -43,7 +44,7 @@ pub fn cases() -> Vec<Case> {
     }));
     let (env, version) = (Env::system(), Arc::new(breakers()));
     let stats = Arc::new(ResourceStats::default());
-    cases.push(case("breaker, closed", "tidegate, and the latency histogram", move |n, _| {
+    cases.push(case("breaker, closed", "tidegate, and all figures of the resource", move |n, _| {
         repeat(n, |i| {
             let started = env.now();
             let Ok(admission) = version.admit(&[0], "", started, i) else { return false };
@@ -62,6 +63,20 @@ pub fn cases() -> Vec<Case> {
             let Ok(admission) = version.admit(&[0], "", started, i) else { return false };
             let now = env.now();
             admission.record(CallResult::Status(200), now.since(started), now, i);
+            true
+        })
+    }));
+    let (env, version) = (Env::system(), Arc::new(breakers()));
+    // One for each thread, as a resource has.
+    let latencies: Arc<[Histogram; 2]> = Arc::new(std::array::from_fn(|_| Histogram::new(LATENCY_WINDOW)));
+    cases.push(case("breaker, closed", "tidegate, and the latency histogram", move |n, thread| {
+        repeat(n, |i| {
+            let started = env.now();
+            let Ok(admission) = version.admit(&[0], "", started, i) else { return false };
+            let now = env.now();
+            let elapsed = now.since(started);
+            latencies[thread & 1].record(elapsed, now);
+            admission.record(CallResult::Status(200), elapsed, now, i);
             true
         })
     }));

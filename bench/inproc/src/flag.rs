@@ -24,7 +24,8 @@ pub fn cases() -> Vec<Case> {
     let names = Arc::clone(&subjects);
     cases.push(case("flag, percentage", "floor: SHA-256(flag:subject) mod 10000", move |n, _| {
         repeat(n, |i| {
-            let digest = Sha256::new().chain_update("share:").chain_update(&names[i as usize & 4095]).finalize();
+            let digest =
+                Sha256::new().chain_update("share:").chain_update(&names[i as usize & 4095]).finalize();
             u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]) % 10_000 < 5_000
         })
     }));

@@ -15,8 +15,8 @@ use tidegate::rules::Compile as _;
 use tidegate::{Body, Gates, Settings, Tidegate, pipeline, source};
 use tidegate_core::Value;
 use tidegate_core::rollout::Flags;
-use tidegate_core::rule::{Deployment, Source, load};
 use tidegate_core::rule::version::{Digest, Version};
+use tidegate_core::rule::{Deployment, Source, load};
 use tidegate_store::memory::limits::Ask;
 use tidegate_store::memory::{MemoryIdempotency, MemoryLimits};
 
@@ -44,7 +44,10 @@ fn gates() -> Gates {
     let gates = Gates::new(env, Settings::default(), Arc::new(records));
     let sources = [("rules.yaml".to_owned(), DOCUMENT.to_owned())];
     let candidate = Loader::new(Deployment::default()).load(&sources).expect("rules");
-    gates.install(Version { number: 1, digest: Digest::from_bytes(candidate.digest) }, Arc::new(candidate.rules));
+    gates.install(
+        Version { number: 1, digest: Digest::from_bytes(candidate.digest) },
+        Arc::new(candidate.rules),
+    );
     gates
 }
 
@@ -89,7 +92,8 @@ fn decisions() -> Vec<Case> {
             let now = start.elapsed().as_nanos() as u64;
             let taken = slot.fetch_update(Ordering::AcqRel, Ordering::Acquire, |at| Some(at.max(now) + 1));
             count.fetch_add(start.elapsed().as_nanos() as u64 & 1, Ordering::AcqRel);
-            let digest = Sha256::new().chain_update("share:").chain_update(&names[i as usize & 4095]).finalize();
+            let digest =
+                Sha256::new().chain_update("share:").chain_update(&names[i as usize & 4095]).finalize();
             let drawn = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]) % 10_000 < 10_000;
             taken.is_ok() && drawn
         })
@@ -99,7 +103,8 @@ fn decisions() -> Vec<Case> {
         "apiVersion: tidegate/v1\nresources: [ { id: r } ]\nlimits: [ { id: l, resources: [r], token_bucket: { capacity: 1000000000, refill: 1000000000/s } } ]",
     );
     let breakers = crate::breaker::breakers();
-    let loaded = load(&[Source::new("bench.yaml", crate::flag::DOCUMENT)], &Deployment::default()).expect("rules");
+    let loaded =
+        load(&[Source::new("bench.yaml", crate::flag::DOCUMENT)], &Deployment::default()).expect("rules");
     let flags = Flags::compile(&loaded.rules).expect("flags");
     let ours = move |n, _: usize| {
         let share = flags.index("share").expect("flag");

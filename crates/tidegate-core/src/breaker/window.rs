@@ -52,8 +52,10 @@ impl Word for AtomicU64 {
 /// Counts of the last `length`, by class.
 #[derive(Debug)]
 pub struct Window<W = AtomicU64> {
-    /// `buckets × classes` words: the tick's low 32 bits, then the count.
+    /// `ring × classes` words: the tick's low 32 bits, then the count.
     words: Box<[W]>,
+    /// `buckets`, rounded up to a power of two, so that a place in the ring is a mask away.
+    ring: u32,
     classes: usize,
     buckets: u32,
     /// A tick is `1 << shift` nanoseconds.
@@ -67,8 +69,10 @@ impl<W: Word> Window<W> {
     pub fn new(length: Duration, most_buckets: u32, classes: usize) -> Self {
         let (shift, buckets) = ticks(length, most_buckets);
         let classes = classes.max(1);
-        let words = (0..classes.saturating_mul(buckets as usize)).map(|_| W::default()).collect();
-        Self { words, classes, buckets, shift }
+        // At most 2¹⁶ buckets.
+        let ring = buckets.next_power_of_two();
+        let words = (0..classes.saturating_mul(ring as usize)).map(|_| W::default()).collect();
+        Self { words, ring, classes, buckets, shift }
     }
 
     /// Counts one result of `class`; one out of range counts in the last class.
@@ -78,11 +82,11 @@ impl<W: Word> Window<W> {
     pub fn record(&self, class: usize, now: Timestamp) {
         let tick = self.tick(now);
         let class = class.min(self.classes - 1);
-        let slot = (tick % u64::from(self.buckets)) as usize;
+        let slot = (tick & u64::from(self.ring - 1)) as usize;
         let Some(word) = self.words.get(slot * self.classes + class) else { return };
         let mut seen = word.load();
         loop {
-            let next = if ahead(seen, tick) <= self.buckets {
+            let next = if ahead(seen, tick) <= self.ring {
                 // This tick's bucket; or, one lap on, that of a faster thread: what comes a whole
                 // window late is counted as new rather than lost.
                 if seen as u32 == u32::MAX { seen } else { seen + 1 }
@@ -110,7 +114,7 @@ impl<W: Word> Window<W> {
             for (count, word) in counts.iter_mut().zip(bucket) {
                 let word = word.load();
                 let ahead = ahead(word, tick);
-                if ahead <= self.buckets || ahead.wrapping_neg() < self.buckets {
+                if ahead <= self.ring || ahead.wrapping_neg() < self.buckets {
                     *count = count.saturating_add(word & u64::from(u32::MAX));
                 }
             }

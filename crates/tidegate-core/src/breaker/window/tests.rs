@@ -15,21 +15,6 @@ impl Word for loom::sync::atomic::AtomicU64 {
     }
 }
 
-/// A word that knows how often it was written.
-#[derive(Default)]
-struct Written(AtomicU64, AtomicU64);
-
-impl Word for Written {
-    fn load(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    fn replace(&self, old: u64, new: u64) -> Result<(), u64> {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        Word::replace(&self.0, old, new)
-    }
-}
-
 const START: u64 = 1 << 60;
 
 fn window(nanos: u64, buckets: u32, classes: usize) -> Window {
@@ -90,15 +75,6 @@ fn a_class_out_of_range_counts_in_the_last() {
     made.record(0, at(START));
     made.record(1, at(START));
     assert_eq!(made.counts(at(START)).as_slice(), [2]);
-}
-
-#[test]
-fn a_bad_result_marks_its_tick_only_once() {
-    let made: Window<Written> = Window::new(Duration::from_nanos(4), 4, 2);
-    for (tick, marks) in [(0, 1), (0, 1), (1, 2), (1, 2), (0, 2), (3, 3)] {
-        made.record(1, at(START + tick));
-        assert_eq!(made.last_bad.1.load(Ordering::SeqCst), marks, "{tick}");
-    }
 }
 
 #[test]
