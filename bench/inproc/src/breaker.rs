@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 use recloser::Recloser;
 use tidegate::breakers::{BreakerVersion, Breakers, CallResult};
 use tidegate::env::Env;
+use tidegate::stats::{Ended, LATENCY_WINDOW, ResourceStats};
+use tidegate_core::breaker::Histogram;
 use tidegate_core::rule::{Deployment, Source, load};
 
 use crate::{Case, case, repeat};
 
-fn breakers() -> BreakerVersion {
+pub fn breakers() -> BreakerVersion {
     let document = "apiVersion: tidegate/v1\nresources: [ { id: r } ]\nbreakers: [ { id: b, resources: [r], trip: [ { error_ratio: { at_least: 50% } }, { slow_ratio: { slower_than: 250ms, at_least: 50% } } ] } ]";
     let loaded = load(&[Source::new("bench.yaml", document)], &Deployment::default()).expect("rules");
     Breakers::new().apply(&loaded.rules.breakers)
@@ -27,6 +29,33 @@ pub fn cases() -> Vec<Case> {
     cases.push(case("breaker, closed", "recloser (a ring of outcomes, no clock)", move |n, _| {
         repeat(n, |_| recloser.call(|| Ok::<(), ()>(())).is_ok())
     }));
+    let failsafe = Arc::new(failsafe::Config::new().build());
+    cases.push(case("breaker, closed", "failsafe, default policy", move |n, _| {
+        use failsafe::CircuitBreaker as _;
+        repeat(n, |_| failsafe.call(|| Ok::<(), ()>(())).is_ok())
+    }));
+    let env = Env::system();
+    cases.push(case("breaker, closed", "tidegate, two clock reads alone", move |n, _| {
+        repeat(n, |_| {
+            let started = env.now();
+            std::hint::black_box(started);
+            env.now() >= started
+        })
+    }));
+    let (env, version) = (Env::system(), Arc::new(breakers()));
+    let stats = Arc::new(ResourceStats::default());
+    cases.push(case("breaker, closed", "tidegate, and all figures of the resource", move |n, _| {
+        repeat(n, |i| {
+            let started = env.now();
+            let Ok(admission) = version.admit(&[0], "", started, i) else { return false };
+            let running = stats.start();
+            let now = env.now();
+            let elapsed = now.since(started);
+            running.finish(Ended::Succeeded, elapsed, now);
+            admission.record(CallResult::Status(200), elapsed, now, i);
+            true
+        })
+    }));
     let (env, version) = (Env::system(), Arc::new(breakers()));
     cases.push(case("breaker, closed", "tidegate, both clock reads", move |n, _| {
         repeat(n, |i| {
@@ -34,6 +63,20 @@ pub fn cases() -> Vec<Case> {
             let Ok(admission) = version.admit(&[0], "", started, i) else { return false };
             let now = env.now();
             admission.record(CallResult::Status(200), now.since(started), now, i);
+            true
+        })
+    }));
+    let (env, version) = (Env::system(), Arc::new(breakers()));
+    // One for each thread, as a resource has.
+    let latencies: Arc<[Histogram; 2]> = Arc::new(std::array::from_fn(|_| Histogram::new(LATENCY_WINDOW)));
+    cases.push(case("breaker, closed", "tidegate, and the latency histogram", move |n, thread| {
+        repeat(n, |i| {
+            let started = env.now();
+            let Ok(admission) = version.admit(&[0], "", started, i) else { return false };
+            let now = env.now();
+            let elapsed = now.since(started);
+            latencies[thread & 1].record(elapsed, now);
+            admission.record(CallResult::Status(200), elapsed, now, i);
             true
         })
     }));

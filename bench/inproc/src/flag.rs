@@ -6,10 +6,11 @@ use sha2::{Digest, Sha256};
 use tidegate_core::Value;
 use tidegate_core::rollout::Flags;
 use tidegate_core::rule::{Deployment, Source, load};
+use unleash_yggdrasil::{Context, EngineState, UpdateMessage};
 
 use crate::{Case, case, repeat};
 
-const DOCUMENT: &str = r#"
+pub const DOCUMENT: &str = r#"
 apiVersion: tidegate/v1
 resources: [ { id: r, attributes: { plan: { from: header.x-plan } } } ]
 flags:
@@ -23,7 +24,8 @@ pub fn cases() -> Vec<Case> {
     let names = Arc::clone(&subjects);
     cases.push(case("flag, percentage", "floor: SHA-256(flag:subject) mod 10000", move |n, _| {
         repeat(n, |i| {
-            let digest = Sha256::new().chain_update("share:").chain_update(&names[i as usize & 4095]).finalize();
+            let digest =
+                Sha256::new().chain_update("share:").chain_update(&names[i as usize & 4095]).finalize();
             u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]) % 10_000 < 5_000
         })
     }));
@@ -37,6 +39,11 @@ pub fn cases() -> Vec<Case> {
             let subject = Some(names[i as usize & 4095].as_str());
             evaluated.evaluate_at(index, subject, attributes).is_ok_and(|found| found.variant == "on")
         })
+    }));
+    let (engine, contexts) = yggdrasil(&subjects);
+    let (asked, given) = (Arc::clone(&engine), Arc::clone(&contexts));
+    cases.push(case("flag, percentage", "yggdrasil, 50 % rollout (murmur3)", move |n, _| {
+        repeat(n, |i| asked.is_enabled("pct", &given[i as usize & 4095], &None))
     }));
     let plans = ["free", "pro", "team", "none"];
     cases.push(case("flag, attribute", "floor: two string comparisons", move |n, _| {
@@ -52,5 +59,27 @@ pub fn cases() -> Vec<Case> {
             flags.evaluate_at(index, None, &attributes[..]).is_ok_and(|found| found.variant == "on")
         })
     }));
+    cases.push(case("flag, attribute", "yggdrasil, one constraint", move |n, _| {
+        repeat(n, |i| engine.is_enabled("plan", &contexts[i as usize & 4095], &None))
+    }));
     cases
+}
+
+/// The peer's engine with a 50 % rollout and a constraint, and a context for each subject.
+fn yggdrasil(subjects: &[String]) -> (Arc<EngineState>, Arc<Vec<Context>>) {
+    let features = serde_json::json!({ "version": 2, "features": [
+        { "name": "pct", "enabled": true, "strategies": [ { "name": "flexibleRollout",
+            "parameters": { "rollout": "50", "stickiness": "userId", "groupId": "pct" } } ] },
+        { "name": "plan", "enabled": true, "strategies": [ { "name": "default", "parameters": {},
+            "constraints": [ { "contextName": "plan", "operator": "IN", "values": ["pro", "team"] } ] } ] }
+    ] });
+    let engine = EngineState::default();
+    engine.take_state(UpdateMessage::FullResponse(serde_json::from_value(features).expect("features")));
+    let plans = ["free", "pro", "team", "none"];
+    let contexts = subjects.iter().enumerate().map(|(i, subject)| Context {
+        user_id: Some(subject.clone()),
+        properties: Some([("plan".to_owned(), plans[i & 3].to_owned())].into()),
+        ..Context::default()
+    });
+    (Arc::new(engine), Arc::new(contexts.collect()))
 }

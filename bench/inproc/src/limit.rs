@@ -17,7 +17,7 @@ use crate::{Case, case, repeat};
 
 const KEYS: usize = 1 << 20;
 
-fn limits(document: &str) -> LimitVersion {
+pub fn limits(document: &str) -> LimitVersion {
     let sources = [Source::new("bench.yaml", document)];
     let loaded = load(&sources, &Deployment::default()).expect("rules");
     let config = LocalLimitsConfig { max_keys: KEYS * 2, ..LocalLimitsConfig::default() };
@@ -61,7 +61,9 @@ pub fn cases() -> Vec<Case> {
         repeat(n, |_| {
             let at = hasher.hash_one(&keyed[next(&mut state)]) as usize & (KEYS - 1);
             let now = start.elapsed().as_nanos() as u64;
-            table[at].fetch_update(Ordering::AcqRel, Ordering::Acquire, |seen| Some(seen.max(now) + 1)).is_ok()
+            table[at]
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |seen| Some(seen.max(now) + 1))
+                .is_ok()
         })
     }));
     let governor = Arc::new(RateLimiter::dashmap(quota));

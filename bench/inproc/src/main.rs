@@ -1,6 +1,6 @@
 //! Decisions in process, ours beside a floor and a peer, interleaved in one run.
 //!
-//! `cargo run --release -p inproc -- [reps] [ms]` prints, for one and two threads, the nanoseconds that
+//! `cargo run --release -p inproc -- [reps] [ms] [group]` prints, for all groups or those whose name begins so, for one and two threads, the nanoseconds that
 //! one decision takes (wall time of the slowest thread), as the median and range of the repetitions,
 //! and the ratio to the group's floor and peer.
 
@@ -9,12 +9,44 @@ mod flag;
 mod limit;
 mod stack;
 
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Counting = Counting(mimalloc::MiMalloc);
+
+/// Counts what each thread allocates.
+struct Counting(mimalloc::MiMalloc);
+
+thread_local!(static ALLOCATED: Cell<u64> = const { Cell::new(0) });
+
+// SAFETY: every call goes to the allocator inside, unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.with(|count| count.set(count.get() + 1));
+        unsafe { self.0.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        unsafe { self.0.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATED.with(|count| count.set(count.get() + 1));
+        unsafe { self.0.realloc(pointer, layout, size) }
+    }
+}
+
+/// What one decision allocates, on average of a thousand warm ones.
+fn allocations(run: &Run) -> f64 {
+    std::hint::black_box(run(1_000, 0));
+    let before = ALLOCATED.get();
+    std::hint::black_box(run(1_000, 0));
+    (ALLOCATED.get() - before) as f64 / 1_000.0
+}
 
 /// Runs so many decisions on one thread and says how many were yes.
 pub type Run = Arc<dyn Fn(u64, usize) -> u64 + Send + Sync>;
@@ -60,8 +92,9 @@ fn main() {
     let ms: u64 = args.next().and_then(|arg| arg.parse().ok()).unwrap_or(60);
     let cases: Vec<Case> =
         [limit::cases(), breaker::cases(), flag::cases(), stack::cases()].into_iter().flatten().collect();
+    let group = args.next().unwrap_or_default();
     let mut plan = Vec::new();
-    for case in &cases {
+    for case in cases.iter().filter(|case| case.group.starts_with(&group)) {
         for threads in [1, 2] {
             let mut n = 1_000;
             let ns = loop {
@@ -80,21 +113,33 @@ fn main() {
             figures.push(once(&case.run, *n, *threads));
         }
     }
+    // Decisions allocate nothing: a runtime or an index that a case makes for itself is under one in a
+    // thousand.
+    for case in
+        cases.iter().filter(|case| case.name.starts_with("tidegate") && !case.name.contains("guarded"))
+    {
+        let allocated = allocations(&case.run);
+        assert!(allocated < 0.1, "{}, {}: {allocated} allocations a decision", case.group, case.name);
+    }
     let mut floors: BTreeMap<(&str, usize), f64> = BTreeMap::new();
-    println!("{:<18} {:<44} {:>2} {:>9} {:>19} {:>9}", "group", "case", "t", "ns", "range", "× floor");
+    println!(
+        "{:<18} {:<50} {:>2} {:>9} {:>19} {:>9} {:>7}",
+        "group", "case", "t", "ns", "range", "× floor", "allocs"
+    );
     for (case, threads, _, figures) in &mut plan {
         figures.sort_by(f64::total_cmp);
         let median = figures[figures.len() / 2];
         let floor = *floors.entry((case.group, *threads)).or_insert(median);
         println!(
-            "{:<18} {:<44} {:>2} {:>9.1} {:>9.1}–{:<9.1} {:>9.2}",
+            "{:<18} {:<50} {:>2} {:>9.1} {:>9.1}–{:<9.1} {:>9.2} {:>7.1}",
             case.group,
             case.name,
             threads,
             median,
             figures[0],
             figures[figures.len() - 1],
-            median / floor
+            median / floor,
+            allocations(&case.run)
         );
     }
 }

@@ -27,7 +27,7 @@ use tidegate_core::breaker::{Decision, Permit};
 use tidegate_core::rule::model::Breaker;
 
 use crate::shard::Sharded;
-use cell::{Cell, Look};
+use cell::{Cell, Look, Quick};
 use entry::{Entry, Slot};
 
 /// The state of all breakers of a process, by rule id.
@@ -40,8 +40,8 @@ pub struct Breakers {
 /// given to [`Breakers::apply`].
 #[derive(Clone)]
 pub struct BreakerVersion {
-    /// The same list for each thread under a reference count of its own: an admission holds one, and
-    /// one count for all threads would cost more than the rest of it.
+    /// The same list for each thread under a reference count of its own: an admission that outlives its
+    /// version holds one, and one count for all threads would cost more than the rest of it.
     handles: Arc<Sharded<Arc<Handle>>>,
 }
 
@@ -50,12 +50,30 @@ struct Handle {
     entries: Arc<[Arc<Entry>]>,
 }
 
-/// Permission for one call, through each breaker that guards it.
+/// Permission for one call, through each breaker that guards it. Lent by the version that gave it; see
+/// [`Admission::into_owned`].
 #[must_use = "a probe's permit comes back only when the admission is recorded, cancelled or dropped"]
-pub struct Admission {
-    handle: Arc<Handle>,
+pub struct Admission<'a> {
+    home: Home<'a>,
     held: SmallVec<[Held; 2]>,
     transitions: Vec<Transition>,
+}
+
+/// Where the breakers of an admission are.
+enum Home<'a> {
+    Lent(&'a Arc<Handle>),
+    Owned(Arc<Handle>),
+}
+
+impl Home<'_> {
+    #[inline]
+    fn entry(&self, rule: u32) -> Option<&Entry> {
+        let handle = match self {
+            Self::Lent(handle) => handle,
+            Self::Owned(handle) => handle,
+        };
+        handle.entries.get(rule as usize).map(|entry| &**entry)
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -178,36 +196,28 @@ impl BreakerVersion {
     ///
     /// All or nothing: a refusal gives back every probe's permit that was already taken. A rule that
     /// is listed twice is asked once; a place that no rule has is no breaker.
+    #[inline]
     pub fn admit(
         &self,
         rules: &[usize],
         host: &str,
         now: Timestamp,
         random: u64,
-    ) -> Result<Admission, Refusal> {
-        let handle = Arc::clone(self.handles.mine());
-        let mut admission = Admission { handle, held: SmallVec::new(), transitions: Vec::new() };
+    ) -> Result<Admission<'_>, Refusal> {
+        let handle = self.handles.mine();
+        let mut admission =
+            Admission { home: Home::Lent(handle), held: SmallVec::new(), transitions: Vec::new() };
         for (place, &rule) in rules.iter().enumerate() {
-            let Some(entry) = admission.handle.entries.get(rule) else { continue };
+            let Some(entry) = handle.entries.get(rule) else { continue };
             if rules[..place].contains(&rule) {
                 continue;
             }
             let slot = entry.slot(host);
-            let (decision, changes) = entry.with(slot, |cell| cell.admit(now, random));
-            note(&mut admission.transitions, entry, slot, changes);
-            match decision {
-                Decision::Admit(permit) => {
-                    admission.held.push(Held { rule: rule as u32, slot, permit });
-                }
-                Decision::Refuse(refused) => {
-                    return Err(Refusal {
-                        rule,
-                        state: refused.kind,
-                        remaining: refused.remaining,
-                        retry_after: refused.retry_after,
-                        transitions: std::mem::take(&mut admission.transitions),
-                    });
-                }
+            let rule = rule as u32;
+            if let Some(generation) = entry.with(slot, Cell::closed) {
+                admission.held.push(Held { rule, slot, permit: Permit { generation, probe: None } });
+            } else {
+                admission.ask(rule, slot, now, random)?;
             }
         }
         Ok(admission)
@@ -265,7 +275,41 @@ impl BreakerVersion {
     }
 }
 
-impl Admission {
+impl Admission<'_> {
+    /// The same permission, for a task that may outlive the version it came from.
+    pub fn into_owned(mut self) -> Admission<'static> {
+        let home = match &self.home {
+            Home::Lent(handle) => Home::Owned(Arc::clone(handle)),
+            Home::Owned(handle) => Home::Owned(Arc::clone(handle)),
+        };
+        Admission {
+            home,
+            held: std::mem::take(&mut self.held),
+            transitions: std::mem::take(&mut self.transitions),
+        }
+    }
+
+    /// Asks a breaker that is not simply closed.
+    #[cold]
+    fn ask(&mut self, rule: u32, slot: Slot, now: Timestamp, random: u64) -> Result<(), Refusal> {
+        let Some(entry) = self.home.entry(rule) else { return Ok(()) };
+        let (decision, changes) = entry.with(slot, |cell| cell.admit(now, random));
+        note(&mut self.transitions, entry, slot, changes);
+        match decision {
+            Decision::Admit(permit) => {
+                self.held.push(Held { rule, slot, permit });
+                Ok(())
+            }
+            Decision::Refuse(refused) => Err(Refusal {
+                rule: rule as usize,
+                state: refused.kind,
+                remaining: refused.remaining,
+                retry_after: refused.retry_after,
+                transitions: std::mem::take(&mut self.transitions),
+            }),
+        }
+    }
+
     /// What moved while asking: an opening that ended, a silent probe. Empty the second time.
     pub fn take_transitions(&mut self) -> Vec<Transition> {
         std::mem::take(&mut self.transitions)
@@ -278,19 +322,39 @@ impl Admission {
 
     /// The call ended with `result` after `elapsed`, which the caller measures from the start of the
     /// call, not from the admission. Each breaker judges it by its own `failure` list.
+    #[inline]
     pub fn record(mut self, result: CallResult, elapsed: Duration, now: Timestamp, random: u64) -> Recorded {
         let mut recorded = Recorded { transitions: self.take_transitions(), ..Recorded::default() };
-        for held in std::mem::take(&mut self.held) {
-            let Some(entry) = self.handle.entries.get(held.rule as usize) else { continue };
-            let judged = entry.with(held.slot, |cell| cell.record(held.permit, result, elapsed, now, random));
-            recorded.results.push(Outcome {
-                rule: held.rule as usize,
-                failed: judged.class.failed(),
-                slow: judged.class.slow(),
-                counted: judged.counted,
-            });
-            note(&mut recorded.transitions, entry, held.slot, judged.changes);
+        for held in &self.held {
+            let Some(entry) = self.home.entry(held.rule) else { continue };
+            let quick = match held.permit.probe {
+                None => entry
+                    .with(held.slot, |cell| cell.record_good(held.permit.generation, result, elapsed, now)),
+                Some(_) => Quick::No,
+            };
+            match quick {
+                Quick::Counted => recorded.results.push(held.good()),
+                Quick::Troubled => {
+                    let generation = held.permit.generation;
+                    let changes = entry.with(held.slot, |cell| cell.weigh_now(generation, now, random));
+                    recorded.results.push(held.good());
+                    note(&mut recorded.transitions, entry, held.slot, changes);
+                }
+                Quick::No => {
+                    let judged =
+                        entry.with(held.slot, |cell| cell.record(held.permit, result, elapsed, now, random));
+                    recorded.results.push(Outcome {
+                        rule: held.rule as usize,
+                        failed: judged.class.failed(),
+                        slow: judged.class.slow(),
+                        counted: judged.counted,
+                    });
+                    note(&mut recorded.transitions, entry, held.slot, judged.changes);
+                }
+            }
         }
+        // Taken: nothing is left to give back.
+        self.held.clear();
         recorded
     }
 
@@ -309,7 +373,7 @@ impl Admission {
         }
         let mut recorded = Recorded { transitions: self.take_transitions(), ..Recorded::default() };
         for held in std::mem::take(&mut self.held) {
-            let Some(entry) = self.handle.entries.get(held.rule as usize) else { continue };
+            let Some(entry) = self.home.entry(held.rule) else { continue };
             let changes = entry.with(held.slot, |cell| cell.cancel(held.permit, now, random));
             note(&mut recorded.transitions, entry, held.slot, changes);
         }
@@ -318,17 +382,25 @@ impl Admission {
 }
 
 /// No verdict: the permits come back.
-impl Drop for Admission {
+impl Drop for Admission<'_> {
+    #[inline]
     fn drop(&mut self) {
-        for held in &self.held {
-            if let Some(entry) = self.handle.entries.get(held.rule as usize) {
+        // A call through a closed breaker holds nothing.
+        for held in self.held.iter().filter(|held| held.permit.probe.is_some()) {
+            if let Some(entry) = self.home.entry(held.rule) {
                 entry.with(held.slot, |cell| cell.release(held.permit));
             }
         }
     }
 }
 
-impl std::fmt::Debug for Admission {
+impl Held {
+    fn good(self) -> Outcome {
+        Outcome { rule: self.rule as usize, failed: false, slow: false, counted: true }
+    }
+}
+
+impl std::fmt::Debug for Admission<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let permits = self.held.iter().map(|held| held.permit);
         f.debug_struct("Admission").field("permits", &permits.collect::<Vec<_>>()).finish_non_exhaustive()

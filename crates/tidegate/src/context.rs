@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
 /// Longest client request id that is kept, in bytes.
@@ -29,7 +30,8 @@ pub fn request_id(headers: &HeaderMap, nonce: impl FnOnce() -> [u8; 16]) -> Head
     }
     let mut text = [0; 32];
     write_hex(&nonce(), &mut text);
-    HeaderValue::from_bytes(&text).unwrap_or(HeaderValue::from_static("-"))
+    // Kept with its reference count in one allocation: it is cloned for every answer.
+    HeaderValue::from_maybe_shared(Bytes::from_owner(text)).unwrap_or(HeaderValue::from_static("-"))
 }
 
 fn well_formed(id: &[u8]) -> bool {

@@ -2,9 +2,12 @@
 //!
 //! Everything else takes `now` and random numbers as arguments, so that tests decide them.
 
+mod draw;
+mod steady;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rand::RngExt as _;
 use tidegate_core::Timestamp;
@@ -19,9 +22,11 @@ enum Clock {
     /// The wall clock is read once; from then on the monotonic clock counts. So a wall clock that
     /// steps neither grants permits nor locks anybody out, while windows stay aligned to UTC: the
     /// kernel slews the monotonic clock together with the wall clock.
+    ///
+    /// Between two looks at the kernel's clock the processor's counter counts; see [`steady`].
     System {
-        started: Instant,
-        wall: Timestamp,
+        /// The wall clock's time at the steady clock's zero.
+        zero: u64,
     },
     Manual(Arc<AtomicU64>),
     Tokio {
@@ -32,10 +37,15 @@ enum Clock {
 
 impl Env {
     /// The machine's clock.
-    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
+    ///
+    /// The first call in a process takes some 20 ms, at most 200, to learn how fast the processor's
+    /// counter runs.
+    #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the wall clock")]
     pub fn system() -> Self {
+        // First, because the first read is slow.
+        let steady = steady::nanos();
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, nanos);
-        Self(Clock::System { started: Instant::now(), wall: Timestamp::from_nanos(wall) })
+        Self(Clock::System { zero: wall.saturating_sub(steady) })
     }
 
     /// A clock that stands still until the returned handle moves it.
@@ -50,19 +60,21 @@ impl Env {
         Self(Clock::Tokio { started: tokio::time::Instant::now(), start })
     }
 
-    /// The time now; never earlier than before.
+    /// The time now. On one thread it is never earlier than before; between threads it may differ by
+    /// what a processor counts wrong in a quarter of a millisecond, some nanoseconds.
     #[inline]
     pub fn now(&self) -> Timestamp {
         match &self.0 {
-            Clock::System { started, wall } => *wall + started.elapsed(),
+            Clock::System { zero } => Timestamp::from_nanos(zero.saturating_add(steady::nanos())),
             Clock::Tokio { started, start } => *start + started.elapsed(),
             Clock::Manual(time) => Timestamp::from_nanos(time.load(Ordering::Acquire)),
         }
     }
 
-    /// A uniformly distributed number.
+    /// A uniformly distributed number, for jitter: whoever sees some may guess the next.
+    #[inline]
     pub fn random(&self) -> u64 {
-        rand::rng().random()
+        draw::next()
     }
 
     /// Sixteen bytes that nobody can guess: an attempt's owner, a request id.

@@ -60,20 +60,18 @@ impl LimitDecided<'_> {
 /// A flag was evaluated for a label.
 pub(crate) struct FlagEvaluated<'a> {
     pub(crate) counters: &'a FlagRuntime,
-    pub(crate) variant: &'a str,
     pub(crate) evaluated: &'a Result<Evaluation<'a>, EvaluateError>,
 }
 
 impl FlagEvaluated<'_> {
     pub(crate) fn emit(self) {
-        let reason = match self.evaluated {
-            Ok(evaluation) => evaluation.reason,
+        match self.evaluated {
+            Ok(evaluation) => self.counters.count(evaluation.variant_index, evaluation.reason),
             Err(error) => {
                 tracing::info!(flag = self.counters.flag, %error, "flag falls back to its default");
-                Reason::Error
+                self.counters.count(self.counters.default, Reason::Error);
             }
-        };
-        self.counters.counter(self.variant, reason.name()).inc();
+        }
     }
 }
 

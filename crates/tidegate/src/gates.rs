@@ -24,6 +24,7 @@ use crate::env::Env;
 use crate::metrics::Metrics;
 use crate::respond::Disclose;
 use crate::runtime::{self, Durations, ResourceRuntime};
+use crate::shard::Sharded;
 use crate::stats::{ResourceStats, Stats};
 use crate::timed::Timed;
 
@@ -61,9 +62,9 @@ pub struct InForce {
     /// Resolved rules.
     pub plan: Arc<Plan>,
     pub(crate) header: HeaderValue,
-    pub(crate) limits: LimitVersion,
+    pub(crate) limits: Arc<LimitVersion>,
     pub(crate) breakers: BreakerVersion,
-    pub(crate) resources: Vec<ResourceRuntime>,
+    pub(crate) resources: Arc<[ResourceRuntime]>,
 }
 
 /// The four gates of one process. Cloning shares them.
@@ -79,7 +80,10 @@ struct Shared {
     limits: Arc<LocalLimits>,
     breakers: Arc<Breakers>,
     stats: Stats,
-    in_force: ArcSwapOption<InForce>,
+    /// The same version for each thread under a reference count of its own, which every request moves.
+    in_force: Sharded<ArcSwapOption<InForce>>,
+    /// Held while a version is put in force, so that all threads get the same one.
+    installing: Mutex<()>,
     unmatched: Durations,
     /// Held while gauges are made anew and written out.
     scrape: Mutex<()>,
@@ -121,7 +125,8 @@ impl Gates {
             breakers: Breakers::new(),
             cache: Cache::new(cache::Limits::default()),
             stats: Stats::new(),
-            in_force: ArcSwapOption::empty(),
+            in_force: Sharded::new(ArcSwapOption::empty),
+            installing: Mutex::default(),
             unmatched: Durations::new(&metrics, "unmatched".to_owned()),
             scrape: Mutex::default(),
             completed: std::array::from_fn(|_| Notify::new()),
@@ -133,29 +138,34 @@ impl Gates {
         }))
     }
 
-    /// Puts a rule version in force in one swap. Requests under way keep the version that they began
+    /// Puts a rule version in force; it is when this returns. Requests under way keep the version that they began
     /// with; counters, breakers and records keep their state as `docs/rules.md` says.
+    #[expect(clippy::needless_pass_by_value, reason = "handed over for good; each thread's handle shares it")]
     pub fn install(&self, version: Version, plan: Arc<Plan>) {
         let shared = &*self.0;
+        let _one_at_a_time = shared.installing.lock();
         let stats = shared.stats.apply(plan.rules.resources.iter().map(|resource| resource.id.as_str()));
-        let resources = runtime::resources(&plan, &shared.metrics, stats);
-        let header =
-            HeaderValue::from_str(&version.name().to_string()).unwrap_or(HeaderValue::from_static("?"));
+        let resources: Arc<[_]> = runtime::resources(&plan, &shared.metrics, stats).into();
+        let name = version.name().to_string();
         shared.metrics.set_version(version.number, &version.digest.short().to_string());
-        let in_force = InForce {
-            limits: shared.limits.apply(&plan.rules.limits),
-            breakers: shared.breakers.apply(&plan.rules.breakers),
-            resources,
-            header,
-            version,
-            plan,
-        };
-        shared.in_force.store(Some(Arc::new(in_force)));
+        let limits = Arc::new(shared.limits.apply(&plan.rules.limits));
+        let breakers = shared.breakers.apply(&plan.rules.breakers);
+        for thread in shared.in_force.iter() {
+            thread.store(Some(Arc::new(InForce {
+                limits: Arc::clone(&limits),
+                breakers: breakers.clone(),
+                resources: Arc::clone(&resources),
+                // Its clones share a count too, so it is made anew.
+                header: HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("?")),
+                version,
+                plan: Arc::clone(&plan),
+            })));
+        }
     }
 
     /// The version in force.
     pub fn in_force(&self) -> Option<Arc<InForce>> {
-        self.0.in_force.load_full()
+        self.0.in_force.mine().load_full()
     }
 
     /// Waits until every execution that has begun is over and recorded.

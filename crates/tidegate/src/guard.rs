@@ -185,14 +185,15 @@ impl<'a> ResourceCall<'a> {
                 return Err(Guarded::Blocked(blocked));
             }
         };
-        let admission = match breaker::admit(&exchange, "") {
+        let now = exchange.gates.env().now();
+        let admission = match breaker::admit(&exchange, "", now) {
             Ok(admission) => admission,
             Err(open) => {
                 nesting::tell(true);
                 return Err(Guarded::Blocked(blocked(&exchange, breaker::refuse(&exchange, &open))));
             }
         };
-        let flight = InFlight::begin(&exchange, admission);
+        let flight = InFlight::begin(&exchange, admission, now);
         let timeout = exchange.resource().timeout;
         let ended = tokio::time::timeout(timeout, nest.around(work())).await;
         drop(permits);

@@ -55,6 +55,7 @@ pub mod request;
 pub mod respond;
 pub mod rules;
 mod runtime;
+mod series;
 mod service;
 mod shard;
 pub mod source;

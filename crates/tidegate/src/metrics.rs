@@ -11,18 +11,15 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::series::{Counter, Latencies};
+
 /// Distinct rule, resource and flag names that get series of their own.
 pub const MAX_RULE_VALUES: usize = 1_000;
-
-/// Upper bounds in seconds, those that OpenTelemetry advises for request durations.
-const DURATION_BUCKETS: [f64; 14] =
-    [0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0];
 
 /// Upper bounds in seconds for one request to a store.
 const STORE_BUCKETS: [f64; 10] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0];
@@ -49,7 +46,7 @@ pub struct Metrics {
     pub(crate) rules_loads: Counters,
     pub(crate) rules_stale: Family<Labels, Gauge<f64, AtomicU64>>,
     pub(crate) store_duration: Family<Labels, Histogram, HistogramMaker>,
-    pub(crate) server_duration: Family<Labels, Histogram, HistogramMaker>,
+    pub(crate) server_duration: Family<Labels, Latencies>,
 }
 
 impl Default for Metrics {
@@ -109,9 +106,7 @@ impl Metrics {
             Unit::Seconds,
             store_duration.clone(),
         );
-        let server_duration = Family::<Labels, Histogram, HistogramMaker>::new_with_constructor(|| {
-            Histogram::new(DURATION_BUCKETS)
-        });
+        let server_duration = Family::<Labels, Latencies>::default();
         registry.register_with_unit(
             "http_server_request_duration",
             "Time from the request head to the response head",
@@ -209,7 +204,10 @@ mod tests {
         metrics.set_version(13, "aaaaaaaaaaaa");
         metrics.store_request("sqlite", "claim", true, Duration::from_millis(1));
         metrics.rules_stale.get_or_create(&labels(&[("source", "file")])).set(1.5);
-        metrics.server_duration.get_or_create(&labels(&[("http_request_method", "GET")])).observe(0.1);
+        metrics
+            .server_duration
+            .get_or_create(&labels(&[("http_request_method", "GET")]))
+            .observe(Duration::from_millis(100));
         let text = metrics.render();
         for line in [
             "tidegate_limit_decisions_total{rule=\"r\"} 1",

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::header::HeaderValue;
 use http::request::Parts;
 use http::{Request, Response};
+use tidegate_core::Timestamp;
 use tidegate_core::rule::route::Matched;
 use tidegate_store::memory::limits::Permits;
 
@@ -48,7 +49,7 @@ pub async fn handle<C: Call>(
     let method = inbound.parts.method.clone();
     strip(headers);
 
-    let entry = Entry { gates, rules: &rules, context: &context };
+    let entry = Entry { gates, rules: &rules, context: &context, started };
     let (resource, mut response) = entry.route(&mut inbound, call).await;
 
     let headers = response.headers_mut();
@@ -82,6 +83,7 @@ struct Entry<'a> {
     gates: &'a Gates,
     rules: &'a Arc<InForce>,
     context: &'a Context,
+    started: Timestamp,
 }
 
 impl Entry<'_> {
@@ -91,22 +93,34 @@ impl Entry<'_> {
         if let Err(refusal) = request::normalise_target(&mut inbound.parts, slashes) {
             return (None, self.refuse("", &refusal));
         }
-        // What the pattern captures points into the path, which outlives the request's own copy.
-        let uri = inbound.parts.uri.clone();
-        let matched = {
-            let host = request::host(&inbound.parts);
-            self.rules.plan.routes.find(host.as_deref(), inbound.parts.method.as_str(), uri.path())
+        let entered = {
+            let parts = &inbound.parts;
+            let host = request::host(parts);
+            let path = parts.uri.path();
+            match self.rules.plan.routes.find(host.as_deref(), parts.method.as_str(), path) {
+                None => None,
+                Some(Matched { resource, params }) => {
+                    let path = |name: &str| params.get(name).map(ToOwned::to_owned);
+                    Some((resource, self.enter(resource, parts, &mut inbound.body, &path).await))
+                }
+            }
         };
-        let Some(Matched { resource, params }) = matched else {
-            inbound.parts.headers.insert(X_REQUEST_ID, self.context.request_id.clone());
-            let result = call.call(inbound.take(), call.unmatched_timeout()).await;
-            return (None, self.unmatched_answer(result));
-        };
-        let id = &self.rules.plan.rules.resources[resource].id;
-        let path = |name: &str| params.get(name).map(ToOwned::to_owned);
-        match self.enter(resource, inbound, &path).await {
-            Err(refusal) => (Some(resource), self.refuse(id, &refusal)),
-            Ok(exchange) => (Some(resource), walk(&exchange, inbound, call).await),
+        match entered {
+            None => {
+                inbound.parts.headers.insert(X_REQUEST_ID, self.context.request_id.clone());
+                let result = call.call(inbound.take(), call.unmatched_timeout()).await;
+                (None, self.unmatched_answer(result))
+            }
+            Some((resource, Err(refusal))) => {
+                let id = &self.rules.plan.rules.resources[resource].id;
+                (Some(resource), self.refuse(id, &refusal))
+            }
+            Some((resource, Ok(exchange))) => {
+                // Only reading a body takes time.
+                let late = exchange.plan().attributes_in_body;
+                let now = if late { self.gates.env().now() } else { self.started };
+                (Some(resource), walk(&exchange, inbound, call, now).await)
+            }
         }
     }
 
@@ -114,17 +128,17 @@ impl Entry<'_> {
     async fn enter(
         &self,
         resource: usize,
-        inbound: &mut Inbound,
+        parts: &Parts,
+        body: &mut Body,
         path: &(dyn Fn(&str) -> Option<String> + Sync),
     ) -> Result<Arc<Exchange>, Refusal> {
         let plan = &self.rules.plan.resources[resource];
         let mut json = None;
         if plan.attributes_in_body {
-            let bytes = read(&mut inbound.body, self.gates.settings().max_body).await?;
+            let bytes = read(body, self.gates.settings().max_body).await?;
             json = serde_json::from_slice(&bytes).ok();
-            inbound.body = Body::full(bytes);
+            *body = Body::full(bytes);
         }
-        let parts = &inbound.parts;
         let origin = Origin {
             parts,
             path,
@@ -159,8 +173,12 @@ impl Entry<'_> {
 }
 
 /// The gates of one resource, outermost first.
-async fn walk<C: Call>(exchange: &Arc<Exchange>, inbound: &mut Inbound, call: &C) -> Response<Body> {
-    let now = exchange.gates.env().now();
+async fn walk<C: Call>(
+    exchange: &Arc<Exchange>,
+    inbound: &mut Inbound,
+    call: &C,
+    now: Timestamp,
+) -> Response<Body> {
     // Limit first: it is the only gate that can refuse without touching a database.
     let id = &exchange.context.request_id;
     let decided = match limit::decide(&exchange.rules, exchange.resource, &exchange.taken, now, id) {
@@ -229,29 +247,31 @@ async fn unguarded<C: Call>(
     permits: Option<Arc<Permits>>,
     call: &C,
 ) -> Response<Body> {
-    let response = match breaker::admit(exchange, call.host()) {
+    let now = exchange.gates.env().now();
+    let response = match breaker::admit(exchange, call.host(), now) {
         Err(open) => breaker::answer(exchange, &open),
         Ok(admission) => {
             exchange.label(&mut inbound.parts.headers);
-            let result = self::call(exchange, admission, inbound.take(), call).await;
+            let result = self::call(exchange, admission, inbound.take(), call, now).await;
             answer(exchange, result)
         }
     };
     with_permits(response, permits)
 }
 
-/// Makes the call, and tells the breakers how it ended.
+/// Makes the call, which begins `now`, and tells the breakers how it ended.
 pub(crate) async fn call<C: Call>(
     exchange: &Exchange,
-    admission: Option<Admission>,
+    admission: Option<Admission<'_>>,
     mut request: Request<Body>,
     call: &C,
+    now: Timestamp,
 ) -> Result<Response<Body>, CallError> {
     let rules = &exchange.rules.plan.rules.breakers;
     if exchange.plan().breakers.iter().any(|&rule| rules[rule].per_upstream_host) {
         request.extensions_mut().insert(OneHost);
     }
-    let flight = InFlight::begin(exchange, admission);
+    let flight = InFlight::begin(exchange, admission, now);
     let result = call.call(request, exchange.resource().timeout).await;
     let (verdict, ended) = breaker::judge(&result);
     flight.finish(verdict, ended);

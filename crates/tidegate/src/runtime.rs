@@ -2,19 +2,22 @@
 //! metric series, statistics, and the constant parts of its headers.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use http::HeaderValue;
 use parking_lot::RwLock;
-use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::histogram::Histogram;
+use tidegate_core::rollout::Reason;
 use tidegate_core::rule::compile::Plan;
-use tidegate_core::rule::model::{Algorithm, Limit, Rate, Resource};
+use tidegate_core::rule::model::{Algorithm, Flag, Limit, Rate, Resource};
 use tidegate_core::rule::render;
 use tidegate_core::time::nanos;
 
+use crate::layer::rollout;
 use crate::metrics::Metrics;
 use crate::respond::policy_item;
+use crate::series::{Counter, Latencies};
+use crate::shard::Sharded;
 use crate::stats::ResourceStats;
 
 pub(crate) struct ResourceRuntime {
@@ -51,27 +54,69 @@ pub(crate) struct LimitRuntime {
     pub(crate) overflowed: Counter,
 }
 
-/// A flag's series.
+/// What a flag's results need: series, and the item of the label that tells the upstream.
 pub(crate) struct FlagRuntime {
     pub(crate) flag: String,
     metrics: Arc<Metrics>,
-    counters: RwLock<HashMap<(String, &'static str), Counter>>,
+    /// In the flag's order.
+    variants: Box<[VariantRuntime]>,
+    /// The default's place among them.
+    pub(crate) default: usize,
+}
+
+struct VariantRuntime {
+    name: String,
+    /// The whole label, if the resource has this flag alone. One for each thread, because a header
+    /// value's clones share a reference count.
+    alone: Option<Sharded<HeaderValue>>,
+    /// By [`Reason::index`]. Made when a result first comes up, so that there is no series without one.
+    counters: [OnceLock<Counter>; Reason::COUNT],
 }
 
 impl FlagRuntime {
-    /// The series of one result. Bounded: variants are the rule file's, reasons a fixed list.
-    pub(crate) fn counter(&self, variant: &str, reason: &'static str) -> Counter {
-        let key = (variant.to_owned(), reason);
-        if let Some(counter) = self.counters.read().get(&key) {
-            return counter.clone();
+    fn new(flag: &Flag, alone: bool, metrics: &Arc<Metrics>) -> Self {
+        let label = |name: &str| {
+            let mut item = String::new();
+            rollout::push_item(&mut item, &flag.key, name);
+            // Such an item is visible ASCII.
+            HeaderValue::from_str(&item).unwrap_or(HeaderValue::from_static(""))
+        };
+        let variants = flag.variants.iter().map(|(name, _)| VariantRuntime {
+            name: name.clone(),
+            alone: alone.then(|| Sharded::new(|| label(name))),
+            counters: Default::default(),
+        });
+        Self {
+            flag: flag.key.clone(),
+            metrics: Arc::clone(metrics),
+            variants: variants.collect(),
+            default: flag.variants.iter().position(|(name, _)| *name == flag.default).unwrap_or(0),
         }
-        let labels = vec![
-            ("flag", self.metrics.name(&self.flag)),
-            ("variant", self.metrics.name(variant)),
-            ("reason", reason.to_lowercase()),
-        ];
-        let counter = self.metrics.flag_evaluations.get_or_create(&labels).clone();
-        self.counters.write().entry(key).or_insert(counter).clone()
+    }
+
+    /// The name of a variant.
+    pub(crate) fn variant(&self, variant: usize) -> &str {
+        self.variants.get(variant).map_or("", |found| &found.name)
+    }
+
+    /// The label of a resource, if it has this flag alone.
+    pub(crate) fn label(&self, variant: usize) -> Option<HeaderValue> {
+        self.variants.get(variant)?.alone.as_ref().map(|labels| labels.mine().clone())
+    }
+
+    /// Counts one result.
+    pub(crate) fn count(&self, variant: usize, reason: Reason) {
+        let Some(found) = self.variants.get(variant) else { return };
+        let Some(counter) = found.counters.get(reason.index()) else { return };
+        let series = counter.get_or_init(|| {
+            let labels = vec![
+                ("flag", self.metrics.name(&self.flag)),
+                ("variant", self.metrics.name(&found.name)),
+                ("reason", reason.name().to_lowercase()),
+            ];
+            self.metrics.flag_evaluations.get_or_create(&labels).clone()
+        });
+        series.inc();
     }
 }
 
@@ -79,31 +124,48 @@ impl FlagRuntime {
 pub(crate) struct Durations {
     metrics: Arc<Metrics>,
     route: String,
-    series: RwLock<HashMap<(&'static str, u16), Histogram>>,
+    /// The first series that came up, found without a lock.
+    first: [OnceLock<(Answered, Latencies)>; FIRST_SERIES],
+    more: RwLock<HashMap<Answered, Latencies>>,
 }
+
+/// Method and status of an answer.
+type Answered = (&'static str, u16);
+
+/// A route rarely has more than a few methods and statuses. The rest are found under a lock.
+const FIRST_SERIES: usize = 8;
 
 impl Durations {
     pub(crate) fn new(metrics: &Arc<Metrics>, route: String) -> Self {
-        Self { metrics: Arc::clone(metrics), route, series: RwLock::default() }
+        Self { metrics: Arc::clone(metrics), route, first: Default::default(), more: RwLock::default() }
     }
 
     /// Records the time to the response head.
     pub(crate) fn observe(&self, method: &http::Method, status: u16, took: Duration) {
         let key = (method_label(method), status);
-        let known = self.series.read().get(&key).cloned();
-        let series = known.unwrap_or_else(|| {
-            let mut labels = vec![
-                ("http_request_method", key.0.to_owned()),
-                ("http_route", self.route.clone()),
-                ("http_response_status_code", status.to_string()),
-            ];
-            if status >= 500 {
-                labels.push(("error_type", status.to_string()));
+        for slot in &self.first {
+            // Methods of the fixed list: one address for one name, but equal is equal.
+            let (known, series) = slot.get_or_init(|| (key, self.series(key)));
+            if *known == key {
+                return series.observe(took);
             }
-            let series = self.metrics.server_duration.get_or_create(&labels).clone();
-            self.series.write().entry(key).or_insert(series).clone()
-        });
-        series.observe(took.as_secs_f64());
+        }
+        if let Some(series) = self.more.read().get(&key) {
+            return series.observe(took);
+        }
+        self.more.write().entry(key).or_insert_with(|| self.series(key)).observe(took);
+    }
+
+    fn series(&self, (method, status): Answered) -> Latencies {
+        let mut labels = vec![
+            ("http_request_method", method.to_owned()),
+            ("http_route", self.route.clone()),
+            ("http_response_status_code", status.to_string()),
+        ];
+        if status >= 500 {
+            labels.push(("error_type", status.to_string()));
+        }
+        self.metrics.server_duration.get_or_create(&labels).clone()
     }
 }
 
@@ -127,9 +189,10 @@ pub(crate) fn resources(
             .limits
             .iter()
             .map(|limit| limit_runtime(&plan.rules.limits[limit.rule], &label, metrics));
-        let flags = resource.flags.iter().filter(|key| plan.flags.index(key).is_some()).map(|key| {
-            FlagRuntime { flag: key.clone(), metrics: Arc::clone(metrics), counters: RwLock::default() }
-        });
+        let flag = |key: &String| plan.rules.flags.iter().find(|flag| flag.key == *key);
+        let flags = resource.flags.iter().filter(|key| plan.flags.index(key).is_some());
+        let alone = compiled.flags.len() == 1;
+        let flags = flags.filter_map(flag).map(|flag| FlagRuntime::new(flag, alone, metrics));
         let calls = |rule: &str| {
             BREAKER_RESULTS.map(|result| {
                 let labels = vec![

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The most shards: past so many threads at once, two may meet in one, which costs time only.
 const MAX_SHARDS: usize = 8;
+const _: () = assert!(MAX_SHARDS.is_power_of_two());
 
 /// One value for each shard, each on cache lines of its own.
 #[derive(Debug)]
@@ -27,19 +28,21 @@ impl<T> Deref for Padded<T> {
 }
 
 impl<T> Sharded<T> {
-    /// As many as the machine has processors, from 1 to [`MAX_SHARDS`].
+    /// As many as the machine has processors, rounded up to a power of two, from 1 to [`MAX_SHARDS`].
     pub(crate) fn new(mut make: impl FnMut() -> T) -> Self {
         static COUNT: OnceLock<usize> = OnceLock::new();
-        let count = *COUNT
-            .get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from).clamp(1, MAX_SHARDS));
+        let count = *COUNT.get_or_init(|| {
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            processors.clamp(1, MAX_SHARDS).next_power_of_two()
+        });
         Self((0..count).map(|_| Padded(make())).collect())
     }
 
     /// The calling thread's shard.
     #[inline]
     pub(crate) fn mine(&self) -> &T {
-        let index = number() % self.0.len();
-        &self.0[index]
+        // A power of two, so this is the remainder.
+        &self.0[number() & (self.0.len() - 1)]
     }
 
     /// All of them.

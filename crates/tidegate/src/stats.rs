@@ -86,18 +86,17 @@ impl Stats {
 /// The statistics of one resource.
 #[derive(Debug)]
 pub struct ResourceStats {
-    counters: Sharded<Arc<Counters>>,
+    counters: Sharded<Counters>,
     blocked: RwLock<BTreeMap<(Gate, Arc<str>), AtomicU64>>,
 }
 
-/// On cache lines of its own, with its reference count.
+/// Each call moves two of these: `started`, and one of the others when it is over.
 #[derive(Debug)]
-#[repr(align(128))]
 struct Counters {
     started: AtomicU64,
-    ended: AtomicU64,
     succeeded: AtomicU64,
     failed: AtomicU64,
+    cancelled: AtomicU64,
     latency: Histogram,
 }
 
@@ -121,15 +120,18 @@ pub struct Snapshot {
 /// A call in flight. Dropped, it was cancelled.
 #[derive(Debug)]
 #[must_use = "the call is in flight for as long as this lives"]
-pub struct Running(Arc<Counters>);
+pub struct Running<'a> {
+    /// `None` once it has ended. An end is counted where the start was, whichever thread it comes from.
+    counters: Option<&'a Counters>,
+}
 
 impl ResourceStats {
     /// A call was let through and begins.
     #[inline]
-    pub fn start(&self) -> Running {
-        let counters = Arc::clone(self.counters.mine());
+    pub fn start(&self) -> Running<'_> {
+        let counters = self.counters.mine();
         counters.started.fetch_add(1, Ordering::Relaxed);
-        Running(counters)
+        Running { counters: Some(counters) }
     }
 
     /// `rule` of `gate` refused a request.
@@ -150,10 +152,13 @@ impl ResourceStats {
         let mut snapshot = Snapshot::default();
         let mut ended = 0_u64;
         for counters in self.counters.iter() {
-            // Ended before started, so that no call seems to have ended without having begun.
-            ended = ended.saturating_add(counters.ended.load(Ordering::Acquire));
-            snapshot.succeeded += counters.succeeded.load(Ordering::Relaxed);
-            snapshot.failed += counters.failed.load(Ordering::Relaxed);
+            // Ends before starts, so that no call seems to have ended without having begun.
+            let succeeded = counters.succeeded.load(Ordering::Acquire);
+            let failed = counters.failed.load(Ordering::Acquire);
+            let cancelled = counters.cancelled.load(Ordering::Acquire);
+            ended += succeeded + failed + cancelled;
+            snapshot.succeeded += succeeded;
+            snapshot.failed += failed;
             snapshot.admitted += counters.started.load(Ordering::Relaxed);
         }
         snapshot.in_flight = snapshot.admitted.saturating_sub(ended);
@@ -169,34 +174,38 @@ impl ResourceStats {
 
 impl Default for ResourceStats {
     fn default() -> Self {
-        let counters = || {
-            Arc::new(Counters {
-                started: AtomicU64::new(0),
-                ended: AtomicU64::new(0),
-                succeeded: AtomicU64::new(0),
-                failed: AtomicU64::new(0),
-                latency: Histogram::new(LATENCY_WINDOW),
-            })
+        let counters = || Counters {
+            started: AtomicU64::new(0),
+            succeeded: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            cancelled: AtomicU64::new(0),
+            latency: Histogram::new(LATENCY_WINDOW),
         };
         Self { counters: Sharded::new(counters), blocked: RwLock::default() }
     }
 }
 
-impl Running {
+impl Running<'_> {
     /// The call ended `now`, after `elapsed`.
-    pub fn finish(self, ended: Ended, elapsed: Duration, now: Timestamp) {
+    #[inline]
+    pub fn finish(mut self, ended: Ended, elapsed: Duration, now: Timestamp) {
+        let Some(counters) = self.counters.take() else { return };
         let count = match ended {
-            Ended::Succeeded => &self.0.succeeded,
-            Ended::Failed => &self.0.failed,
+            Ended::Succeeded => &counters.succeeded,
+            Ended::Failed => &counters.failed,
         };
-        count.fetch_add(1, Ordering::Relaxed);
-        self.0.latency.record(elapsed, now);
+        counters.latency.record(elapsed, now);
+        // Release, as what reads the ends acquires them to see the starts that came before.
+        count.fetch_add(1, Ordering::Release);
     }
 }
 
-impl Drop for Running {
+impl Drop for Running<'_> {
+    #[inline]
     fn drop(&mut self) {
-        self.0.ended.fetch_add(1, Ordering::Release);
+        if let Some(counters) = self.counters {
+            counters.cancelled.fetch_add(1, Ordering::Release);
+        }
     }
 }
 

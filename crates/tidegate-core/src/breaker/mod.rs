@@ -9,12 +9,14 @@
 //! | `degrade` | what answers instead |
 
 pub mod degrade;
+pub mod good;
 pub mod histogram;
 pub mod policy;
 pub mod state;
 pub mod window;
 
 pub use degrade::Answer;
+pub use good::{Good, Shape};
 pub use histogram::Histogram;
 pub use policy::{CallResult, Class, Policy, Tally};
 pub use state::{Cause, Change, Decision, Kind, Permit, State};

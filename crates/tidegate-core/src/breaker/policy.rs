@@ -142,6 +142,17 @@ impl Policy {
         Class(slow * 2 + usize::from(failed))
     }
 
+    /// What is certainly [`Class::GOOD`], for a thread that has no policy at hand: an answer with a status
+    /// below the first, after no longer than the second.
+    pub fn certainly_good(&self) -> (u16, Duration) {
+        let listed = self.failure.iter().filter_map(|kind| match kind {
+            FailureKind::Status(listed) => Some(*listed),
+            _ => None,
+        });
+        let below = listed.min().map_or(500, |least| least.min(500));
+        (below, self.thresholds.first().copied().unwrap_or(Duration::MAX))
+    }
+
     /// Adds up a window's counts.
     pub fn tally(&self, counts: &Counts) -> Tally {
         let mut tally = Tally { slow: SmallVec::from_elem(0, self.thresholds.len()), ..Tally::default() };

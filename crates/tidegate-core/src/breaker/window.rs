@@ -49,13 +49,13 @@ impl Word for AtomicU64 {
     }
 }
 
-/// Counts of the last `length`, by class. Class 0 is the good one; see [`Window::troubled`].
+/// Counts of the last `length`, by class.
 #[derive(Debug)]
 pub struct Window<W = AtomicU64> {
-    /// `buckets × classes` words: the tick's low 32 bits, then the count.
+    /// `ring × classes` words: the tick's low 32 bits, then the count.
     words: Box<[W]>,
-    /// One more than the latest tick with a result of a class above 0; 0 before the first.
-    last_bad: W,
+    /// `buckets`, rounded up to a power of two, so that a place in the ring is a mask away.
+    ring: u32,
     classes: usize,
     buckets: u32,
     /// A tick is `1 << shift` nanoseconds.
@@ -67,14 +67,12 @@ impl<W: Word> Window<W> {
     ///
     /// Zero counts as one everywhere. With one bucket it is no sliding window but a tumbling one.
     pub fn new(length: Duration, most_buckets: u32, classes: usize) -> Self {
-        let length = nanos(length).max(1);
-        let most = u64::from(most_buckets.clamp(1, 1 << 16));
-        let ticks = |shift: u32| ((length - 1).checked_shr(shift).unwrap_or(0)).saturating_add(1);
-        let shift = (0..=u64::BITS).find(|shift| ticks(*shift) <= most).unwrap_or(u64::BITS);
-        let buckets = u32::try_from(ticks(shift)).unwrap_or(1);
+        let (shift, buckets) = ticks(length, most_buckets);
         let classes = classes.max(1);
-        let words = (0..classes.saturating_mul(buckets as usize)).map(|_| W::default()).collect();
-        Self { words, last_bad: W::default(), classes, buckets, shift }
+        // At most 2¹⁶ buckets.
+        let ring = buckets.next_power_of_two();
+        let words = (0..classes.saturating_mul(ring as usize)).map(|_| W::default()).collect();
+        Self { words, ring, classes, buckets, shift }
     }
 
     /// Counts one result of `class`; one out of range counts in the last class.
@@ -84,14 +82,11 @@ impl<W: Word> Window<W> {
     pub fn record(&self, class: usize, now: Timestamp) {
         let tick = self.tick(now);
         let class = class.min(self.classes - 1);
-        if class > 0 {
-            self.mark_bad(tick);
-        }
-        let slot = (tick % u64::from(self.buckets)) as usize;
+        let slot = (tick & u64::from(self.ring - 1)) as usize;
         let Some(word) = self.words.get(slot * self.classes + class) else { return };
         let mut seen = word.load();
         loop {
-            let next = if ahead(seen, tick) <= self.buckets {
+            let next = if ahead(seen, tick) <= self.ring {
                 // This tick's bucket; or, one lap on, that of a faster thread: what comes a whole
                 // window late is counted as new rather than lost.
                 if seen as u32 == u32::MAX { seen } else { seen + 1 }
@@ -119,18 +114,11 @@ impl<W: Word> Window<W> {
             for (count, word) in counts.iter_mut().zip(bucket) {
                 let word = word.load();
                 let ahead = ahead(word, tick);
-                if ahead <= self.buckets || ahead.wrapping_neg() < self.buckets {
+                if ahead <= self.ring || ahead.wrapping_neg() < self.buckets {
                     *count = count.saturating_add(word & u64::from(u32::MAX));
                 }
             }
         }
-    }
-
-    /// Whether a result of a class above 0 may stand in the window: a cheap test before adding up.
-    #[inline]
-    pub fn troubled(&self, now: Timestamp) -> bool {
-        let bad = self.last_bad.load();
-        bad > 0 && bad.saturating_add(u64::from(self.buckets)) > self.tick(now).saturating_add(1)
     }
 
     /// How many buckets there are, from 1.
@@ -147,17 +135,16 @@ impl<W: Word> Window<W> {
     fn tick(&self, now: Timestamp) -> u64 {
         now.as_nanos().checked_shr(self.shift).unwrap_or(0)
     }
+}
 
-    fn mark_bad(&self, tick: u64) {
-        let mark = tick.saturating_add(1);
-        let mut seen = self.last_bad.load();
-        while seen < mark {
-            match self.last_bad.replace(seen, mark) {
-                Ok(()) => return,
-                Err(other) => seen = other,
-            }
-        }
-    }
+/// The shift that makes the ticks of a window over `length`, and how many of them it spans, from 1 to
+/// `most`.
+pub(super) fn ticks(length: Duration, most: u32) -> (u32, u32) {
+    let length = nanos(length).max(1);
+    let most = u64::from(most.clamp(1, 1 << 16));
+    let spans = |shift: u32| ((length - 1).checked_shr(shift).unwrap_or(0)).saturating_add(1);
+    let shift = (0..=u64::BITS).find(|shift| spans(*shift) <= most).unwrap_or(u64::BITS);
+    (shift, u32::try_from(spans(shift)).unwrap_or(1))
 }
 
 /// How many ticks the word's bucket is ahead of `tick`; huge when it is behind. Only the low 32 bits

@@ -119,6 +119,20 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// How many there are.
+    pub const COUNT: usize = 5;
+
+    /// Its place among them, below [`Reason::COUNT`].
+    pub const fn index(self) -> usize {
+        match self {
+            Self::Static => 0,
+            Self::TargetingMatch => 1,
+            Self::Split => 2,
+            Self::Default => 3,
+            Self::Error => 4,
+        }
+    }
+
     /// Its name in OpenFeature, in answers and in metrics.
     pub fn name(self) -> &'static str {
         match self {
@@ -144,6 +158,8 @@ pub struct Evaluation<'a> {
     pub flag: &'a str,
     /// The variant's name.
     pub variant: &'a str,
+    /// The variant's place among the flag's, in document order.
+    pub variant_index: usize,
     /// The variant's value; numbers keep their source text.
     pub value: &'a Json,
     /// Why.
@@ -417,12 +433,13 @@ impl Flag {
         bucket: Option<u16>,
         split_bucket: Option<u16>,
     ) -> Evaluation<'a> {
+        let variant_index = variant;
         let (variant, value) = match self.variants.get(variant) {
             Some((name, value)) => (&**name, value),
             // Unreachable: compiling refuses a flag with a variant that does not exist.
             None => ("", &Json::Null),
         };
-        Evaluation { flag: &self.key, variant, value, reason, rule, bucket, split_bucket }
+        Evaluation { flag: &self.key, variant, variant_index, value, reason, rule, bucket, split_bucket }
     }
 }
 

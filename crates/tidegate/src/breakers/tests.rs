@@ -415,8 +415,8 @@ fn an_admission_can_move_to_a_task_of_its_own() {
     fn movable<T: Send + Sync + 'static>(_: &T) {}
     let version = version(&[rule("bank")]);
     movable(&version);
-    movable(&version.admit(&[0], HOST, START, 0).unwrap());
-    let admission = version.admit(&[0], HOST, START, 0).unwrap();
+    movable(&version.admit(&[0], HOST, START, 0).unwrap().into_owned());
+    let admission = version.admit(&[0], HOST, START, 0).unwrap().into_owned();
     drop(version);
     assert_eq!(admission.record(CallResult::Status(200), QUICK, START, 0).results.len(), 1);
 }

@@ -29,13 +29,17 @@ pub(crate) struct Open {
 
 /// A permit of every breaker that guards the resource, or of none. Dropped without a result it is a
 /// call that was not made: no verdict.
-pub(crate) fn admit(exchange: &Exchange, host: &str) -> Result<Option<Admission>, Open> {
+pub(crate) fn admit<'a>(
+    exchange: &'a Exchange,
+    host: &str,
+    now: Timestamp,
+) -> Result<Option<Admission<'a>>, Open> {
     let plan = exchange.plan();
     if plan.breakers.is_empty() {
         return Ok(None);
     }
     let env = exchange.gates.env();
-    match exchange.rules.breakers.admit(&plan.breakers, host, env.now(), env.random()) {
+    match exchange.rules.breakers.admit(&plan.breakers, host, now, env.random()) {
         Ok(mut admission) => {
             // Told now: the admission may come back without a result.
             event::transitions(&exchange.gates, &admission.take_transitions());
@@ -52,15 +56,18 @@ pub(crate) fn admit(exchange: &Exchange, host: &str) -> Result<Option<Admission>
 /// the cancellation came at its timeout.
 pub(crate) struct InFlight<'a> {
     exchange: &'a Exchange,
-    admission: Option<Admission>,
-    running: Option<Running>,
+    admission: Option<Admission<'a>>,
+    running: Option<Running<'a>>,
     started: Timestamp,
 }
 
 impl<'a> InFlight<'a> {
-    /// The call begins.
-    pub(crate) fn begin(exchange: &'a Exchange, admission: Option<Admission>) -> Self {
-        let started = exchange.gates.env().now();
+    /// The call begins at `started`.
+    pub(crate) fn begin(
+        exchange: &'a Exchange,
+        admission: Option<Admission<'a>>,
+        started: Timestamp,
+    ) -> Self {
         Self { exchange, admission, running: Some(exchange.runtime().stats.start()), started }
     }
 

@@ -105,7 +105,7 @@ fn rule(exchange: &Exchange) -> &Idempotency {
 impl<C: Call> Guarded<C> {
     async fn step(&self) -> Step {
         let exchange = &self.exchange;
-        let admission = match super::breaker::admit(exchange, self.call.host()) {
+        let admission = match super::breaker::admit(exchange, self.call.host(), exchange.gates.env().now()) {
             Ok(admission) => admission,
             Err(open) => return self.look(&open).await,
         };

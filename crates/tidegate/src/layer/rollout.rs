@@ -1,11 +1,13 @@
 //! Rollout labels the request: it evaluates the resource's flags and refuses nothing.
 
+use bytes::Bytes;
 use http::HeaderValue;
-use tidegate_core::rule::compile::Plan;
+use tidegate_core::rollout::FlagIndex;
 
 use crate::event::FlagEvaluated;
 use crate::gates::InForce;
 use crate::request::Taken;
+use crate::runtime::FlagRuntime;
 
 /// Evaluates the flags of `resource`: an RFC 9651 dictionary of variant names, in the rule file's
 /// order. `None` when the resource has no flags.
@@ -16,27 +18,27 @@ pub(crate) fn label(rules: &InForce, resource: usize, taken: &Taken) -> Option<H
     }
     let subject = plan.subject.and_then(|index| taken.text(index));
     let attributes = taken.named(&rules.plan.rules.resources[resource]);
-    let mut header = String::new();
-    for (&flag, counters) in plan.flags.iter().zip(&rules.resources[resource].flags) {
+    let evaluate = |flag: FlagIndex, counters: &FlagRuntime| {
         let evaluated = rules.plan.flags.evaluate_at(flag, subject, &attributes);
-        let variant = match &evaluated {
-            Ok(evaluation) => evaluation.variant,
-            // Only a percentage without a subject ends here. A label is no place to fail a request.
-            Err(_) => default_variant(&rules.plan, &counters.flag),
-        };
-        FlagEvaluated { counters, variant, evaluated: &evaluated }.emit();
-        push_item(&mut header, &counters.flag, variant);
+        FlagEvaluated { counters, evaluated: &evaluated }.emit();
+        // Only a percentage without a subject is an error. A label is no place to fail a request.
+        evaluated.map_or(counters.default, |evaluation| evaluation.variant_index)
+    };
+    let runtimes = &rules.resources[resource].flags;
+    if let ([flag], [counters]) = (plan.flags.as_slice(), runtimes.as_slice()) {
+        return counters.label(evaluate(*flag, counters));
     }
-    HeaderValue::from_str(&header).ok()
-}
-
-fn default_variant<'a>(plan: &'a Plan, flag: &str) -> &'a str {
-    plan.rules.flags.iter().find(|candidate| candidate.key == flag).map_or("", |found| &found.default)
+    let mut header = String::new();
+    for (&flag, counters) in plan.flags.iter().zip(runtimes) {
+        let variant = evaluate(flag, counters);
+        push_item(&mut header, &counters.flag, counters.variant(variant));
+    }
+    HeaderValue::from_maybe_shared(Bytes::from(header)).ok()
 }
 
 /// Adds `key="variant"`. A flag key that is no dictionary key (RFC 9651 section 3.1.2) has its other
 /// characters replaced by `_`.
-fn push_item(header: &mut String, key: &str, variant: &str) {
+pub(crate) fn push_item(header: &mut String, key: &str, variant: &str) {
     if !header.is_empty() {
         header.push_str(", ");
     }

@@ -15,21 +15,6 @@ impl Word for loom::sync::atomic::AtomicU64 {
     }
 }
 
-/// A word that knows how often it was written.
-#[derive(Default)]
-struct Written(AtomicU64, AtomicU64);
-
-impl Word for Written {
-    fn load(&self) -> u64 {
-        self.0.load(Ordering::SeqCst)
-    }
-
-    fn replace(&self, old: u64, new: u64) -> Result<(), u64> {
-        self.1.fetch_add(1, Ordering::SeqCst);
-        Word::replace(&self.0, old, new)
-    }
-}
-
 const START: u64 = 1 << 60;
 
 fn window(nanos: u64, buckets: u32, classes: usize) -> Window {
@@ -90,15 +75,6 @@ fn a_class_out_of_range_counts_in_the_last() {
     made.record(0, at(START));
     made.record(1, at(START));
     assert_eq!(made.counts(at(START)).as_slice(), [2]);
-}
-
-#[test]
-fn a_bad_result_marks_its_tick_only_once() {
-    let made: Window<Written> = Window::new(Duration::from_nanos(4), 4, 2);
-    for (tick, marks) in [(0, 1), (0, 1), (1, 2), (1, 2), (0, 2), (3, 3)] {
-        made.record(1, at(START + tick));
-        assert_eq!(made.last_bad.1.load(Ordering::SeqCst), marks, "{tick}");
-    }
 }
 
 #[test]
@@ -166,20 +142,6 @@ fn a_count_stops_at_its_end_instead_of_spilling_into_the_tick() {
     assert_eq!(made.counts(at(START)).as_slice(), [u64::from(u32::MAX)]);
 }
 
-#[test]
-fn trouble_is_a_bad_result_in_the_window() {
-    let made = window(4, 4, 2);
-    assert!(!made.troubled(at(0)) && !made.troubled(at(START)));
-    made.record(0, at(START));
-    assert!(!made.troubled(at(START)));
-    made.record(1, at(START));
-    made.record(1, at(START - 2));
-    for (now, expected) in [(0, true), (3, true), (4, false), (5, false)] {
-        assert_eq!(made.troubled(at(START + now)), expected, "{now}");
-        assert_eq!(made.counts(at(START + now))[1] > 0, expected, "{now}");
-    }
-}
-
 proptest! {
     #[test]
     fn it_counts_what_a_plain_list_counts(
@@ -203,8 +165,6 @@ proptest! {
                 let expected = list.iter().filter(|(t, c)| *t >= first && *c == class).count() as u64;
                 prop_assert_eq!(made.counts(at(now))[class], expected);
             }
-            let bad = list.iter().any(|(t, c)| *t >= first && *c > 0);
-            prop_assert_eq!(made.troubled(at(now)), bad);
         }
     }
 
@@ -253,7 +213,6 @@ fn loom_two_threads_recycle_one_bucket() {
         made.record(1, at(START + 40));
         thread.join().unwrap();
         assert_eq!(made.counts(at(START + 40)).as_slice(), [0, 2]);
-        assert!(made.troubled(at(START + 40)));
     });
 }
 

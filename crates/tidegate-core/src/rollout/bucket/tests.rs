@@ -121,3 +121,21 @@ fn hashed_in_pieces_is_hashed_whole() {
         assert_eq!(u32::from(split_bucket("f", subject)), whole(&format!(":split:f:{subject}")));
     }
 }
+
+/// Around the block's size the padding is ours, then the hasher's: all lengths give one function.
+#[test]
+fn texts_of_every_length_are_hashed_as_the_hasher_does() {
+    for flag in ["", "f", "new-checkout", "a-flag-with-a-name-that-nearly-fills-a-whole-block-by-itself"] {
+        for length in 0..140 {
+            let subject: String = ('a'..='z').cycle().take(length).collect();
+            for (text, found) in [
+                (format!("{flag}:{subject}"), bucket(flag, &subject)),
+                (format!(":split:{flag}:{subject}"), split_bucket(flag, &subject)),
+            ] {
+                let digest = Sha256::digest(&text);
+                let head = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+                assert_eq!(u32::from(found), head % 10_000, "{text}");
+            }
+        }
+    }
+}

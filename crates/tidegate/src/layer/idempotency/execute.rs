@@ -60,7 +60,7 @@ enum Ended {
 }
 
 impl<C: Call> Execution<'_, C> {
-    pub(super) async fn run(self, admission: Option<Admission>) -> Response<Body> {
+    pub(super) async fn run(self, admission: Option<Admission<'_>>) -> Response<Body> {
         let exchange = &*self.guarded.exchange;
         let outcome = match self.held.how() {
             How::TakenOver => IdempotencyOutcome::Takeover,
@@ -98,7 +98,7 @@ impl<C: Call> Execution<'_, C> {
     }
 
     /// Makes the call and reads its answer, as far as it may be kept.
-    async fn call(&self, admission: Option<Admission>, claim: &Claim) -> Ended {
+    async fn call(&self, admission: Option<Admission<'_>>, claim: &Claim) -> Ended {
         let exchange = &*self.guarded.exchange;
         let mut request =
             Request::from_parts(self.guarded.parts.clone(), Body::full(self.guarded.body.clone()));
@@ -108,7 +108,8 @@ impl<C: Call> Execution<'_, C> {
         exchange.label(request.headers_mut());
         self.fence(request.headers_mut());
         request.extensions_mut().insert(claim.clone());
-        let result = pipeline::call(exchange, admission, request, &self.guarded.call).await;
+        let now = exchange.gates.env().now();
+        let result = pipeline::call(exchange, admission, request, &self.guarded.call, now).await;
         match claim.settle().await {
             Stand::Open => {}
             Stand::Committing => return Ended::InDoubt,
