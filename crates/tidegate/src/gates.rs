@@ -22,7 +22,7 @@ use crate::breakers::{BreakerVersion, Breakers};
 use crate::cache::{self, Cache};
 use crate::env::Env;
 use crate::metrics::Metrics;
-use crate::respond::Disclose;
+use crate::respond::{self, Disclose};
 use crate::runtime::{self, Durations, ResourceRuntime};
 use crate::stats::{ResourceStats, Stats};
 use crate::timed::Timed;
@@ -138,9 +138,10 @@ impl Gates {
     pub fn install(&self, version: Version, plan: Arc<Plan>) {
         let shared = &*self.0;
         let stats = shared.stats.apply(plan.rules.resources.iter().map(|resource| resource.id.as_str()));
-        let resources = runtime::resources(&plan, &shared.metrics, stats);
         let header =
             HeaderValue::from_str(&version.name().to_string()).unwrap_or(HeaderValue::from_static("?"));
+        let denial = |rule: &str| respond::denial(rule, header.to_str().ok(), shared.settings.disclose);
+        let resources = runtime::resources(&plan, &shared.metrics, stats, denial);
         shared.metrics.set_version(version.number, &version.digest.short().to_string());
         let in_force = InForce {
             limits: shared.limits.apply(&plan.rules.limits),
