@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# The gateway beside nginx + limit_req, in alternating pairs of one run.
+# The gateway beside nginx + limit_req, and beside its own SQL statements sent by hand, in alternating pairs of one run.
 #   bench/gateway/run.sh [pairs] [seconds]        needs nginx and wrk (apt-get install nginx-light wrk)
-# Server on cpu 0; generator and origin on cpu 1; 64 keep-alive connections.
+# Server (or statements by hand) on cpu 0; generator and origin on cpu 1; 64 connections.
 set -euo pipefail
 cd "$(dirname "$0")"
 pairs=${1:-10}; secs=${2:-3}
 bin=${TIDEGATE:-../../target/release/tidegate}
+byhand=${BYHAND:-../target/release/byhand}
+[ -x "$byhand" ] || cargo build --release --manifest-path ../Cargo.toml --target-dir ../target -p byhand
 dir=$(mktemp -d); pids=()
 trap 'kill "${pids[@]}" 2>/dev/null || true; wait 2>/dev/null || true; rm -rf "$dir"' EXIT
 sed "s#DIR#$dir#g" origin.conf > "$dir/origin.conf"; sed "s#DIR#$dir#g" peer.conf > "$dir/peer.conf"
@@ -19,17 +21,19 @@ done
 load() { # url [script]
   taskset -c 1 wrk -t1 -c64 -d"${secs}s" -H 'x-user-id: alice' ${2:+-s "$2"} "$1" | awk '/Requests\/sec/ {print $2}'
 }
-pair() { # name ours peer
+pair() { # name, the command for ours, the command for the peer; each prints a rate first
   for _ in $(seq "$pairs"); do
-    a=$(load "$2"); b=$(load "$3"); echo "$1 $a $b" | awk '{printf "%s ours %.0f peer %.0f ratio %.3f\n", $1, $2, $3, $2/$3}'
-  done | tee -a "$dir/out" | sort -t' ' -k7 -n | awk -v n="$pairs" '{r[NR]=$7; o[NR]=$3; p[NR]=$5; name=$1}
+    read -r a _ <<< "$($2)"; read -r b rest <<< "$($3)"
+    echo "$1 $a $b $rest" | awk '{printf "%s ours %.0f peer %.0f ratio %.3f %s %s\n", $1, $2, $3, $2/$3, $4, $5}'
+  done | tee -a "$dir/out" | tee /dev/stderr | sort -t' ' -k7 -n | awk -v n="$pairs" '{r[NR]=$7; name=$1}
     END {printf "%s: ratio median %.3f [%.3f–%.3f], %d pairs\n", name, r[int((NR+1)/2)], r[1], r[NR], n}'
 }
-load http://127.0.0.1:9702/accounts/7 > /dev/null; load http://127.0.0.1:9701/accounts/7 > /dev/null   # warm
-pair allow  http://127.0.0.1:9702/accounts/7 http://127.0.0.1:9701/accounts/7
-pair denied http://127.0.0.1:9702/denied/7   http://127.0.0.1:9701/denied/7
-for _ in $(seq 3); do
-  a=$(FRESH=1 load http://127.0.0.1:9702/ pay.lua); b=$(taskset -c 0 python3 byhand.py "$dir/byhand.db" "$secs")
-  echo "$a $b" | awk '{printf "first-call ours %.0f by hand on one connection %.0f ratio %.2f\n", $1, $2, $1/$2}'
-done
-for _ in $(seq 3); do echo "replay $(FRESH=0 load http://127.0.0.1:9702/ pay.lua)/s"; done
+get() { load "http://127.0.0.1:$1"; }
+pay() { FRESH=$1 load http://127.0.0.1:9702/ pay.lua; }
+hand() { taskset -c 0 "$byhand" "$1" "$dir/byhand.db" "$secs" "$2"; } # rate, longest wait in ms, busy timeouts
+get 9702/accounts/7 > /dev/null; get 9701/accounts/7 > /dev/null; pay 0 > /dev/null   # warm
+pair allow "get 9702/accounts/7" "get 9701/accounts/7"
+pair denied "get 9702/denied/7" "get 9701/denied/7"
+pair first-call-beside-64-by-hand "pay 1" "hand first 64"
+pair first-call-beside-1-by-hand "pay 1" "hand first 1"
+pair replay-beside-64-by-hand "pay 0" "hand replay 64"

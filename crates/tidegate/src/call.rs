@@ -6,13 +6,16 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::{HeaderMap, Request, Response};
 use parking_lot::Mutex;
 
 use crate::Body;
 
 /// What a resource has unless its rule says otherwise.
 const UNMATCHED_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The names of the headers that [`Call::tell`] may set.
+pub const TOLD: [&str; 4] = ["x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "via"];
 
 /// Makes the call: a gateway's upstream, or a service's own handler.
 ///
@@ -25,6 +28,13 @@ pub trait Call: Clone + Send + Sync + 'static {
         request: Request<Body>,
         timeout: Duration,
     ) -> impl Future<Output = Result<Response<Body>, CallError>> + Send;
+
+    /// Adds to a request's headers what only the one called is told about the client, under the names of
+    /// [`TOLD`]. Asked once for each request that goes on, so that one that a limit refuses costs nothing;
+    /// before anything reads these names.
+    fn tell(&self, headers: &mut HeaderMap) {
+        let _ = headers;
+    }
 
     /// The host that a call for this request would go to, for breakers with a key by host.
     fn host(&self) -> &str;

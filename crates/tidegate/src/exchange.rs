@@ -14,7 +14,8 @@ use crate::event::Refused;
 use crate::gates::{Gates, InForce};
 use crate::request::Taken;
 use crate::respond::{self, Refusal};
-use crate::runtime::ResourceRuntime;
+use crate::runtime::{LimitRuntime, ResourceRuntime};
+use crate::stats::Gate;
 
 /// The resource's flags, told to the upstream.
 pub(crate) const TIDEGATE_FLAGS: HeaderName = HeaderName::from_static("tidegate-flags");
@@ -63,14 +64,27 @@ impl Exchange {
     /// A problem answer; the log and the statistics say so.
     pub(crate) fn refused(&self, refusal: &Refusal) -> Response<Body> {
         self.note(refusal);
-        refusal.respond(self.rules.header.to_str().ok(), self.gates.settings().disclose)
+        match self.denied_by(refusal) {
+            Some(limit) if refusal.retry_after().is_some() => refusal.respond_with(limit.denial.clone()),
+            _ => refusal.respond(self.rules.header.to_str().ok(), self.gates.settings().disclose),
+        }
+    }
+
+    /// The one limit that denied.
+    fn denied_by(&self, refusal: &Refusal) -> Option<&LimitRuntime> {
+        let Refusal::LimitDenied { rules, .. } = refusal else { return None };
+        let [rule] = &rules[..] else { return None };
+        self.runtime().limits.iter().find(|limit| limit.rule == *rule)
     }
 
     /// Says in the log and in the statistics that it was refused.
     pub(crate) fn note(&self, refusal: &Refusal) {
         Refused { resource: &self.resource().id, refusal, request_id: &self.context.request_id }.emit();
-        if let (Some(gate), Some(rule)) = (refusal.gate(), refusal.rule()) {
-            self.runtime().stats.block(gate, &rule.into());
+        let stats = &self.runtime().stats;
+        if let Some(limit) = self.denied_by(refusal) {
+            stats.block(Gate::Limit, &limit.name);
+        } else if let (Some(gate), Some(rule)) = (refusal.gate(), refusal.rule()) {
+            stats.block(gate, &rule.into());
         }
     }
 

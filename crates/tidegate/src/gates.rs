@@ -22,7 +22,7 @@ use crate::breakers::{BreakerVersion, Breakers};
 use crate::cache::{self, Cache};
 use crate::env::Env;
 use crate::metrics::Metrics;
-use crate::respond::Disclose;
+use crate::respond::{self, Disclose};
 use crate::runtime::{self, Durations, ResourceRuntime};
 use crate::shard::Sharded;
 use crate::stats::{ResourceStats, Stats};
@@ -65,6 +65,8 @@ pub struct InForce {
     pub(crate) limits: Arc<LimitVersion>,
     pub(crate) breakers: BreakerVersion,
     pub(crate) resources: Arc<[ResourceRuntime]>,
+    /// Whether any resource reads what [`Call::tell`](crate::call::Call::tell) writes.
+    pub(crate) reads_told: bool,
 }
 
 /// The four gates of one process. Cloning shares them.
@@ -145,8 +147,12 @@ impl Gates {
         let shared = &*self.0;
         let _one_at_a_time = shared.installing.lock();
         let stats = shared.stats.apply(plan.rules.resources.iter().map(|resource| resource.id.as_str()));
-        let resources: Arc<[_]> = runtime::resources(&plan, &shared.metrics, stats).into();
         let name = version.name().to_string();
+        let shown = HeaderValue::from_str(&name).ok();
+        let shown = shown.as_ref().and_then(|name| name.to_str().ok());
+        let denial = |rule: &str| respond::denial(rule, shown, shared.settings.disclose);
+        let resources: Arc<[_]> = runtime::resources(&plan, &shared.metrics, stats, denial).into();
+        let reads_told = resources.iter().any(|resource| resource.reads_told);
         shared.metrics.set_version(version.number, &version.digest.short().to_string());
         let limits = Arc::new(shared.limits.apply(&plan.rules.limits));
         let breakers = shared.breakers.apply(&plan.rules.breakers);
@@ -159,6 +165,7 @@ impl Gates {
                 header: HeaderValue::from_str(&name).unwrap_or(HeaderValue::from_static("?")),
                 version,
                 plan: Arc::clone(&plan),
+                reads_told,
             })));
         }
     }

@@ -32,18 +32,21 @@ pub(crate) const TIDEGATE_OUTCOME: &str = "tidegate-outcome";
 ///
 /// `client` is the address after trusted hops. A request that no resource matches goes to `call` with
 /// its path normalised and nothing else decided.
-pub async fn handle<C: Call>(
+pub fn handle<C: Call>(
     gates: &Gates,
     request: Request<Body>,
     client: IpAddr,
     call: &C,
-) -> Response<Body> {
+) -> impl Future<Output = Response<Body>> + Send {
+    let (parts, body) = request.into_parts();
+    walk_in(gates, Inbound { parts, body }, client, call)
+}
+
+async fn walk_in<C: Call>(gates: &Gates, mut inbound: Inbound, client: IpAddr, call: &C) -> Response<Body> {
     let started = gates.env().now();
     let Some(rules) = gates.in_force() else {
         return Refusal::NotReady.respond(None, gates.settings().disclose);
     };
-    let (parts, body) = request.into_parts();
-    let mut inbound = Inbound { parts, body };
     let headers = &mut inbound.parts.headers;
     let context = Context { request_id: request_id(headers, || gates.env().nonce()), client };
     let method = inbound.parts.method.clone();
@@ -93,6 +96,9 @@ impl Entry<'_> {
         if let Err(refusal) = request::normalise_target(&mut inbound.parts, slashes) {
             return (None, self.refuse("", &refusal));
         }
+        if self.rules.reads_told {
+            call.tell(&mut inbound.parts.headers);
+        }
         let entered = {
             let parts = &inbound.parts;
             let host = request::host(parts);
@@ -107,6 +113,9 @@ impl Entry<'_> {
         };
         match entered {
             None => {
+                if !self.rules.reads_told {
+                    call.tell(&mut inbound.parts.headers);
+                }
                 inbound.parts.headers.insert(X_REQUEST_ID, self.context.request_id.clone());
                 let result = call.call(inbound.take(), call.unmatched_timeout()).await;
                 (None, self.unmatched_answer(result))
@@ -192,11 +201,15 @@ async fn walk<C: Call>(
             tokio::time::sleep(decided.wait).await;
         }
         let permits = decided.permits.filter(|permits| !permits.is_empty()).map(Arc::new);
+        if !exchange.rules.reads_told {
+            call.tell(&mut inbound.parts.headers);
+        }
         if exchange.plan().idempotency.is_some() {
             // On the heap, so that requests without an idempotency rule do not carry its state.
             Box::pin(once(exchange, inbound, permits, call)).await
         } else {
-            unguarded(exchange, inbound, permits, call).await
+            // Likewise: a request that is refused carries no call.
+            Box::pin(unguarded(exchange, inbound, permits, call)).await
         }
     };
     if !decided.policies.is_empty() {

@@ -160,6 +160,11 @@ pub enum Refusal {
 /// Clients that are told to come back and have no better time wait for so long.
 const RETRY_DEFAULT: Duration = Duration::from_secs(1);
 
+/// The headers of most refusals: with these, the request's id, the version and those of limits.
+const HEADERS: usize = 6;
+/// Bytes that hold most problems.
+const PROBLEM: usize = 512;
+
 impl Refusal {
     /// The status.
     pub fn status(&self) -> StatusCode {
@@ -317,6 +322,24 @@ impl Refusal {
 
     /// The problem as a response (RFC 9457).
     pub fn respond(&self, version: Option<&str>, disclose: Disclose) -> Response<Body> {
+        self.respond_with(self.problem(version, disclose))
+    }
+
+    /// The same, with a `body` that [`Refusal::problem`] gave before.
+    pub(crate) fn respond_with(&self, body: Bytes) -> Response<Body> {
+        let mut response = Response::new(Body::full(body));
+        *response.status_mut() = self.status();
+        let headers = response.headers_mut();
+        headers.reserve(HEADERS);
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(after) = self.retry_after() {
+            headers.insert(RETRY_AFTER, retry_after(after));
+        }
+        response
+    }
+
+    /// The problem as JSON.
+    pub(crate) fn problem(&self, version: Option<&str>, disclose: Disclose) -> Bytes {
         let full = disclose == Disclose::Full;
         let problem = Problem {
             kind: self.type_uri(),
@@ -335,17 +358,10 @@ impl Refusal {
             rule: self.rule().filter(|_| full),
             version: version.filter(|_| full),
         };
-        // Strings and numbers always have a JSON form.
-        let body = serde_json::to_vec(&problem).unwrap_or_default();
-        let mut response = Response::new(Body::full(body));
-        *response.status_mut() = self.status();
-        let headers = response.headers_mut();
-        headers.reserve(8);
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(after) = self.retry_after() {
-            headers.insert(RETRY_AFTER, retry_after(after));
-        }
-        response
+        let mut body = Vec::with_capacity(PROBLEM);
+        // Strings and numbers always have a JSON form, and memory takes it.
+        let _ = serde_json::to_writer(&mut body, &problem);
+        body.into()
     }
 
     fn type_uri(&self) -> Cow<'static, str> {
@@ -357,6 +373,12 @@ impl Refusal {
             other => format!("urn:tidegate:problem:{}", other.name()).into(),
         }
     }
+}
+
+/// The problem of every denial by this limit alone that can pass later: it holds no number.
+pub(crate) fn denial(rule: &str, version: Option<&str>, disclose: Disclose) -> Bytes {
+    let refusal = Refusal::LimitDenied { rules: vec![rule.to_owned()], retry_after: Some(Duration::ZERO) };
+    refusal.problem(version, disclose)
 }
 
 /// Whole seconds from 1, rounded up: a client that comes back then passes.

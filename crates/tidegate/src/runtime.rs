@@ -5,14 +5,16 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::HeaderValue;
 use parking_lot::RwLock;
 use tidegate_core::rollout::Reason;
 use tidegate_core::rule::compile::Plan;
-use tidegate_core::rule::model::{Algorithm, Flag, Limit, Rate, Resource};
+use tidegate_core::rule::model::{Algorithm, AttributeSource, Fallback, Flag, Limit, Rate, Resource};
 use tidegate_core::rule::render;
 use tidegate_core::time::nanos;
 
+use crate::call::TOLD;
 use crate::layer::rollout;
 use crate::metrics::Metrics;
 use crate::respond::policy_item;
@@ -27,6 +29,8 @@ pub(crate) struct ResourceRuntime {
     /// By the breaker's index in the rules.
     breakers: Vec<(usize, BreakerCalls)>,
     pub(crate) durations: Durations,
+    /// Whether something reads what `Call::tell` sets before the limits have decided.
+    pub(crate) reads_told: bool,
 }
 
 impl ResourceRuntime {
@@ -44,6 +48,10 @@ type BreakerCalls = [Counter; BREAKER_RESULTS.len()];
 /// A limit's counters and the constant part of its header.
 pub(crate) struct LimitRuntime {
     pub(crate) rule: String,
+    /// The same, for the statistics.
+    pub(crate) name: Arc<str>,
+    /// The problem of its denials.
+    pub(crate) denial: Bytes,
     /// `RateLimit-Policy` items: the base, then one for each override.
     pub(crate) policies: Vec<String>,
     /// Whether it becomes whole by time alone.
@@ -181,6 +189,7 @@ pub(crate) fn resources(
     plan: &Plan,
     metrics: &Arc<Metrics>,
     stats: Vec<Arc<ResourceStats>>,
+    denial: impl Fn(&str) -> Bytes,
 ) -> Vec<ResourceRuntime> {
     let of = |((index, resource), stats): ((usize, &Resource), Arc<ResourceStats>)| {
         let compiled = &plan.resources[index];
@@ -188,7 +197,8 @@ pub(crate) fn resources(
         let limits = compiled
             .limits
             .iter()
-            .map(|limit| limit_runtime(&plan.rules.limits[limit.rule], &label, metrics));
+            .map(|limit| &plan.rules.limits[limit.rule])
+            .map(|limit| limit_runtime(limit, &label, metrics, denial(&limit.id)));
         let flag = |key: &String| plan.rules.flags.iter().find(|flag| flag.key == *key);
         let flags = resource.flags.iter().filter(|key| plan.flags.index(key).is_some());
         let alone = compiled.flags.len() == 1;
@@ -208,7 +218,17 @@ pub(crate) fn resources(
             .matcher
             .as_ref()
             .map_or_else(|| label.clone(), |matcher| metrics.name(&render::path(&matcher.path)));
+        let read = resource.attributes.iter().any(|attribute| match &attribute.from {
+            AttributeSource::Header(name) => TOLD.iter().any(|told| told.eq_ignore_ascii_case(name)),
+            _ => false,
+        });
+        // What varies with a header is kept with the request's headers as they were sent.
+        let kept = compiled.breakers.iter().any(|&rule| {
+            let fallback = &plan.rules.breakers[rule].fallback;
+            fallback.iter().any(|layer| matches!(layer, Fallback::Cache { .. }))
+        });
         ResourceRuntime {
+            reads_told: read || kept,
             stats,
             limits: limits.collect(),
             flags: flags.collect(),
@@ -219,7 +239,7 @@ pub(crate) fn resources(
     plan.rules.resources.iter().enumerate().zip(stats).map(of).collect()
 }
 
-fn limit_runtime(limit: &Limit, resource: &str, metrics: &Metrics) -> LimitRuntime {
+fn limit_runtime(limit: &Limit, resource: &str, metrics: &Metrics, denial: Bytes) -> LimitRuntime {
     let decisions = |decision: &str| {
         let labels = vec![
             ("resource", resource.to_owned()),
@@ -235,6 +255,8 @@ fn limit_runtime(limit: &Limit, resource: &str, metrics: &Metrics) -> LimitRunti
         std::iter::once(&limit.algorithm).chain(limit.overrides.iter().map(|case| &case.algorithm));
     LimitRuntime {
         rule: limit.id.clone(),
+        name: limit.id.as_str().into(),
+        denial,
         policies: variants.map(|algorithm| policy(&limit.id, algorithm)).collect(),
         timed: !matches!(limit.algorithm, Algorithm::Concurrency { .. }),
         allowed: decisions("allowed"),

@@ -1,14 +1,13 @@
 //! `tidegate gateway`.
 
-use std::io::IsTerminal as _;
-
 use tidegate::rules::StartError;
 use tidegate_core::rule::Version;
 use tidegate_core::rule::version::Digest;
 
+use super::log;
 use super::output::{count, say};
 use crate::cli::Exit;
-use crate::config::{self, Config, Environment, Flags, LogFormat, LogLevel};
+use crate::config::{self, Config, Environment, Flags};
 use crate::serve::{Gateway, ServeError};
 
 /// Flags of the gateway; `tidegate.yaml` and `TIDEGATE_…` variables say the same.
@@ -27,7 +26,7 @@ pub(super) fn run(args: &Args) -> Exit {
             return Exit::Refused;
         }
     };
-    log(&config);
+    log::init(&config);
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -36,25 +35,6 @@ pub(super) fn run(args: &Args) -> Exit {
         }
     };
     runtime.block_on(serve(&config))
-}
-
-/// Sends the log to standard error.
-pub(super) fn log(config: &Config) {
-    let level = match config.log.level {
-        LogLevel::Error => tracing::Level::ERROR,
-        LogLevel::Warn => tracing::Level::WARN,
-        LogLevel::Info => tracing::Level::INFO,
-        LogLevel::Debug => tracing::Level::DEBUG,
-        LogLevel::Trace => tracing::Level::TRACE,
-    };
-    // Colours are for people who watch.
-    let colours = std::io::stderr().is_terminal();
-    let lines =
-        tracing_subscriber::fmt().with_max_level(level).with_ansi(colours).with_writer(std::io::stderr);
-    match config.log.format {
-        LogFormat::Text => lines.init(),
-        LogFormat::Json => lines.json().init(),
-    }
 }
 
 async fn serve(config: &Config) -> Exit {

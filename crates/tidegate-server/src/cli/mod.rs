@@ -5,6 +5,7 @@ mod gateway;
 mod idempotency;
 mod input;
 mod lab;
+mod log;
 mod output;
 mod quickstart;
 mod rules;

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::TcpListener;
 
-use super::gateway::{log, not_started, stopped};
+use super::gateway::{not_started, stopped};
+use super::log;
 use super::output::{print, say};
 use super::{Exit, output};
 use crate::config::{self, Config, Flags};
@@ -77,7 +78,7 @@ async fn serve(args: &Args) -> Exit {
             return Exit::Refused;
         }
     };
-    log(&config);
+    log::init(&config);
     let gateway = match Gateway::start(&config).await {
         Ok(gateway) => gateway,
         Err(error) => {

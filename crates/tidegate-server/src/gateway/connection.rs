@@ -88,16 +88,18 @@ pub(super) async fn serve<H: Handler>(
     let token = Arc::new(token);
     let limits = RequestLimits { body_timeout: config.body_timeout, max_headers: config.max_headers };
     let for_requests = Arc::clone(&progress);
-    let for_upgrades = Arc::clone(&token);
     let service = service_fn(move |request: Request<Incoming>| {
-        let progress = Arc::clone(&for_requests);
-        let in_flight = progress.begin();
+        let in_flight = for_requests.begin();
         // The end of an answer of unknown length is the end of its connection, then.
         let ends_by_closing = request.version() < Version::HTTP_11;
+        // Not inside the future, whose every byte is moved for each request.
+        let admitted = admit(request, &token, &for_requests, limits);
         let handler = Arc::clone(&handler);
-        let token = Arc::clone(&for_upgrades);
         async move {
-            let response = exchange(request, peer, handler, token, progress, &limits).await;
+            let response = match admitted {
+                Ok(request) => handler.handle(request, peer).await,
+                Err(response) => response,
+            };
             Ok::<_, Infallible>(response.map(|body| Tracked { body, ends_by_closing, in_flight }))
         }
     });
@@ -166,19 +168,18 @@ struct RequestLimits {
     max_headers: usize,
 }
 
-async fn exchange<H: Handler>(
+/// The request as handlers get it, or the answer of one that is refused before any of them.
+fn admit(
     mut request: Request<Incoming>,
-    peer: SocketAddr,
-    handler: Arc<H>,
-    token: Arc<Token>,
-    progress: Arc<Progress>,
-    limits: &RequestLimits,
-) -> Response<Body> {
+    token: &Arc<Token>,
+    progress: &Arc<Progress>,
+    limits: RequestLimits,
+) -> Result<Request<Body>, Response<Body>> {
     match normalise(&mut request) {
-        Err(refusal) => return refusal.response(),
+        Err(refusal) => return Err(refusal.response()),
         Ok(true) => {
             // Whoever splices the streams later holds it, so that a shutdown knows of them.
-            request.extensions_mut().insert(token);
+            request.extensions_mut().insert(Arc::clone(token));
         }
         Ok(false) => {}
     }
@@ -186,16 +187,15 @@ async fn exchange<H: Handler>(
     if request.version() == Version::HTTP_2 && request.headers().len() > limits.max_headers {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-        return response;
+        return Err(response);
     }
-    let request = request.map(|incoming| {
+    Ok(request.map(|incoming| {
         if incoming.is_end_stream() {
             Body::empty()
         } else {
-            Body::stream(Streamed::request(incoming, limits.body_timeout, progress))
+            Body::stream(Streamed::request(incoming, limits.body_timeout, Arc::clone(progress)))
         }
-    });
-    handler.handle(request, peer).await
+    }))
 }
 
 /// How serving ended.

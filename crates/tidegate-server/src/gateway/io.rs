@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
+use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -156,6 +157,74 @@ impl Drop for InFlight {
     }
 }
 
+/// What is written as one piece, although it lies in several: copying this little is cheaper than the
+/// system's own gathering.
+const JOINED: usize = 2048;
+
+/// Writes pieces; those that are short together in one plain `send`.
+fn poll_write_joined(
+    stream: &mut TcpStream,
+    cx: &mut Context<'_>,
+    bufs: &[io::IoSlice<'_>],
+) -> Poll<io::Result<usize>> {
+    if bufs.iter().map(|buf| buf.len()).sum::<usize>() > JOINED {
+        return Pin::new(stream).poll_write_vectored(cx, bufs);
+    }
+    if let [only] = bufs {
+        return Pin::new(stream).poll_write(cx, only);
+    }
+    let mut joined = SmallVec::<[u8; JOINED]>::new();
+    for buf in bufs {
+        joined.extend_from_slice(buf);
+    }
+    Pin::new(stream).poll_write(cx, &joined)
+}
+
+/// An upstream's stream.
+pub(super) struct Joined(TcpStream);
+
+impl Joined {
+    pub(super) fn new(stream: TcpStream) -> Self {
+        Self(stream)
+    }
+}
+
+impl AsyncRead for Joined {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl AsyncWrite for Joined {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        poll_write_joined(&mut self.0, cx, bufs)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.0.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
+
 /// A client's stream, with what was read of it to know its protocol.
 pub(super) struct Io {
     stream: TcpStream,
@@ -223,7 +292,7 @@ impl AsyncWrite for Io {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        let result = poll_write_joined(&mut self.stream, cx, bufs);
         self.wrote(result)
     }
 

@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
+use super::io::Joined;
 use super::listener::ListenerConfig;
 use super::upstream::UpstreamConfig;
 use super::url::UpstreamUrl;
@@ -168,7 +169,7 @@ impl Pool {
         stream.set_nodelay(true).map_err(|source| ConnectError::Refused { url: url(), source })?;
         let (sender, connection) = self
             .http
-            .handshake(TokioIo::new(stream))
+            .handshake(TokioIo::new(Joined::new(stream)))
             .await
             .map_err(|source| ConnectError::Handshake { url: url(), source })?;
         // Ends when the sender is dropped or the upstream closes. What broke is told to the call.

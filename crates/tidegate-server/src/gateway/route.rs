@@ -1,9 +1,11 @@
 //! From a listener's request to the gates, and from the gates to the upstream.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use http::header::{HeaderName, HeaderValue};
 use http::{HeaderMap, Request, Response};
+use tidegate::call::{Call, CallError};
 use tidegate::{Body, Gates, pipeline};
 use tidegate_core::rule::take;
 
@@ -29,11 +31,42 @@ impl Route {
 }
 
 impl Handler for Route {
-    async fn handle(&self, mut request: Request<Body>, peer: SocketAddr) -> Response<Body> {
+    fn handle(
+        &self,
+        request: Request<Body>,
+        peer: SocketAddr,
+    ) -> impl Future<Output = Response<Body>> + Send {
         let client = client(request.headers(), peer.ip(), self.trusted_hops);
-        add_forwarded(request.headers_mut(), peer.ip(), self.trusted_hops);
         // The host that a breaker of its own is asked about is the one called.
-        pipeline::handle(&self.gates, request, client, &self.upstream.pick()).await
+        let call =
+            ForClient { upstream: self.upstream.pick(), peer: peer.ip(), trusted_hops: self.trusted_hops };
+        async move { pipeline::handle(&self.gates, request, client, &call).await }
+    }
+}
+
+/// The upstream, for the requests of one client.
+#[derive(Clone)]
+struct ForClient {
+    upstream: Upstream,
+    peer: IpAddr,
+    trusted_hops: u8,
+}
+
+impl Call for ForClient {
+    fn call(
+        &self,
+        request: Request<Body>,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<Response<Body>, CallError>> + Send {
+        self.upstream.call(request, timeout)
+    }
+
+    fn tell(&self, headers: &mut HeaderMap) {
+        add_forwarded(headers, self.peer, self.trusted_hops);
+    }
+
+    fn host(&self) -> &str {
+        self.upstream.host()
     }
 }
 

@@ -99,3 +99,54 @@ fn an_upstreams_own_ratelimit_field_is_kept_before_ours() {
     let values: Vec<_> = headers.get_all("ratelimit").iter().collect();
     assert_eq!(values, ["\"theirs\";r=1;t=1", "\"ours\";r=1;t=1"]);
 }
+
+#[test]
+fn problems_are_pinned_to_the_byte() {
+    let version = Some("12; digest=3f2a9c1b2d4e");
+    let later = Some(Duration::from_secs(3));
+    let rule = || "pay-per-user".to_owned();
+    let denied = |rules: &[&str], retry_after| Refusal::LimitDenied {
+        rules: rules.iter().map(|rule| (*rule).to_owned()).collect(),
+        retry_after,
+    };
+    for (refusal, disclose, expected) in [
+        (
+            denied(&["pay-per-user"], later),
+            Disclose::Full,
+            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"Try again after Retry-After seconds.","violated-policies":["pay-per-user"],"reason":"quota-exceeded","rule":"pay-per-user","version":"12; digest=3f2a9c1b2d4e"}"#,
+        ),
+        (
+            denied(&["a", "b"], None),
+            Disclose::Minimal,
+            r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Request cannot be satisfied as assigned quota has been exceeded","status":429,"detail":"This call costs more than the limit ever holds: it can never pass as it is.","violated-policies":["a","b"]}"#,
+        ),
+        (
+            Refusal::BreakerOpen { rule: rule(), retry_after: Duration::from_secs(3) },
+            Disclose::Full,
+            r#"{"type":"urn:tidegate:problem:breaker-open","title":"A dependency is not healthy","status":503,"detail":"Nothing was executed. Try again after Retry-After seconds.","reason":"breaker-open","rule":"pay-per-user","version":"12; digest=3f2a9c1b2d4e"}"#,
+        ),
+        (
+            Refusal::KeyReused { rule: rule(), fields: vec!["body".to_owned()] },
+            Disclose::Minimal,
+            r#"{"type":"urn:tidegate:problem:idempotency-key-reused","title":"The idempotency key was used for another request","status":422,"detail":"These differ from the first request: body. Use a new key for a new intent.","fields":["body"]}"#,
+        ),
+        (
+            Refusal::PathInvalid { why: "a \"quote\" and a \t".to_owned() },
+            Disclose::Full,
+            r#"{"type":"urn:tidegate:problem:path-invalid","title":"The path is not valid","status":400,"detail":"a \"quote\" and a \t.","reason":"path-invalid","version":"12; digest=3f2a9c1b2d4e"}"#,
+        ),
+    ] {
+        assert_eq!(refusal.problem(version, disclose), expected);
+    }
+}
+
+#[test]
+fn a_kept_denial_is_what_the_refusal_itself_would_say() {
+    for (version, disclose) in
+        [(Some("1; digest=x"), Disclose::Full), (None, Disclose::Full), (None, Disclose::Minimal)]
+    {
+        let refusal =
+            Refusal::LimitDenied { rules: vec!["r\"1".into()], retry_after: Some(Duration::from_secs(9)) };
+        assert_eq!(denial("r\"1", version, disclose), refusal.problem(version, disclose));
+    }
+}

@@ -81,3 +81,12 @@ fn the_upstream_is_told_who_asked() {
     add_forwarded(&mut headers, peer, 0);
     assert_eq!(headers.get("x-forwarded-host"), None);
 }
+
+#[test]
+fn the_longest_address_has_room() {
+    for peer in ["1.2.3.4", "255.255.255.255", "2001:db8::1", "1111:2222:3333:4444:5555:6666:7777:8888"] {
+        let mut headers = HeaderMap::new();
+        add_forwarded(&mut headers, peer.parse().unwrap(), 0);
+        assert_eq!(headers["x-forwarded-for"], peer);
+    }
+}

@@ -1,6 +1,7 @@
 //! Idempotency records in SQLite, in a file of their own or beside the business rows.
 
 mod command;
+mod reader;
 mod row;
 mod writer;
 
@@ -23,6 +24,7 @@ use crate::traits::{
     BoxFuture, Fenced, IdempotencyStore, ListAsk, Listed, MAX_LISTED, Renewed, Settled, Shown, StoreError,
 };
 use command::{Audit, Claim, End, EndHow, Purge, Renew, Settle};
+use reader::Reader;
 use row::{Fault, now_ms};
 use writer::{Writer, store_error};
 
@@ -50,8 +52,8 @@ pub enum SetupError {
         "the idempotency table could not be looked at: {0}; check that the file is a SQLite database that may be written"
     )]
     Sql(#[from] sqlx::Error),
-    /// The writer's thread could not be started.
-    #[error("the SQLite writer could not be started: {0}")]
+    /// A thread could not be started.
+    #[error("the threads for SQLite could not be started: {0}")]
     Thread(#[from] std::io::Error),
 }
 
@@ -79,14 +81,15 @@ impl ClockShift {
 
 /// An [`IdempotencyStore`] in SQLite.
 pub struct SqliteIdempotency {
-    readers: SqlitePool,
+    pool: SqlitePool,
+    reader: Reader,
     writer: Writer,
     shift: ClockShift,
 }
 
 impl SqliteIdempotency {
-    /// Sets up the table in the pool's database and starts the writer, which opens one more
-    /// connection with the pool's options.
+    /// Sets up the table in the pool's database and starts the reader and the writer, each of which opens
+    /// one more connection with the pool's options.
     pub async fn open(pool: SqlitePool) -> Result<Self, SetupError> {
         Self::open_with_clock(pool, ClockShift::default()).await
     }
@@ -99,8 +102,9 @@ impl SqliteIdempotency {
         }
         migrate(&pool, COMPONENT, STEPS).await?;
         check_shape(&pool, Absent::IsWrong).await?;
+        let reader = Reader::start(pool.connect_options(), shift.clone())?;
         let writer = Writer::start(pool.connect_options(), shift.clone())?;
-        Ok(Self { readers: pool, writer, shift })
+        Ok(Self { pool, reader, writer, shift })
     }
 
     /// An operator's [`IdempotencyStore::resolve`] (or, without a verdict, its
@@ -130,7 +134,7 @@ impl SqliteIdempotency {
     async fn claim_now(&self, id: &RecordId, ask: &ClaimAsk) -> Result<Claimed, StoreError> {
         // Replays and refusals, the bulk under a storm of retries, need no write lock. A claim that
         // looks free here is decided by the writer.
-        let (found, now) = row::find(&self.readers, id, &self.shift).await.map_err(fault)?;
+        let (found, now) = self.reader.find(id).await?;
         if let Err(answer) = transition::claim(found.as_ref(), ask, now) {
             return Ok(Claimed::Answer(answer));
         }
@@ -248,7 +252,10 @@ impl IdempotencyStore for SqliteIdempotency {
     }
 
     fn read<'a>(&'a self, id: &'a RecordId) -> BoxFuture<'a, Result<Option<Shown>, StoreError>> {
-        Box::pin(async move { row::show(&self.readers, id, &self.shift).await.map_err(fault) })
+        Box::pin(async move {
+            let (record, now) = self.reader.find(id).await?;
+            Ok(record.map(|record| Shown { record, now }))
+        })
     }
 
     fn resolve<'a>(
@@ -287,7 +294,7 @@ impl IdempotencyStore for SqliteIdempotency {
             .bind(after.map(RecordId::key))
             .bind(ask.state.map(tidegate_core::idempotency::State::as_str))
             .bind(i64::from(ask.limit.min(MAX_LISTED)))
-            .fetch_all(&self.readers)
+            .fetch_all(&self.pool)
             .await
             .map_err(store_error)?;
             // A damaged row must not hide the others from the operator who looks for it.
@@ -300,7 +307,7 @@ impl IdempotencyStore for SqliteIdempotency {
     }
 
     fn now(&self) -> BoxFuture<'_, Result<Timestamp, StoreError>> {
-        Box::pin(async move { row::now(&self.readers, &self.shift).await.map_err(store_error) })
+        Box::pin(async move { row::now(&self.pool, &self.shift).await.map_err(store_error) })
     }
 }
 

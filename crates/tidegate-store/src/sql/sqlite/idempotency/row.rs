@@ -14,7 +14,7 @@ use tidegate_core::idempotency::{Fingerprint, RecordId};
 use tidegate_core::rule::model::{CommitMode, OnUnknown};
 
 use super::{ClockShift, STORE};
-use crate::traits::{Listed, Shown, StoreError};
+use crate::traits::{Listed, StoreError};
 
 /// SQLite's own time in milliseconds.
 macro_rules! now_ms {
@@ -61,19 +61,32 @@ pub(super) async fn now(
     Ok(shift.apply(now))
 }
 
+/// What [`record`] reads, of the records that are joined as `r`.
+macro_rules! columns {
+    () => {
+        concat!(
+            now_ms!(),
+            " AS now, r.state, r.token, r.owner, r.fingerprint, r.commit_mode, r.on_unknown, r.retention_ms,
+            r.window_ms, r.rules_version, r.flags, r.attempts, r.first_claimed_at, r.claimed_at,
+            r.execution_until, r.lease_until, r.changed_at, r.status, r.headers, r.body"
+        )
+    };
+}
+pub(super) use columns;
+
+/// A record, if it is there, and SQLite's time.
+pub(super) type Found = (Option<Record>, Timestamp);
+
 /// The record and SQLite's time, in one statement.
 pub(super) async fn find(
     conn: impl sqlx::SqliteExecutor<'_>,
     id: &RecordId,
     shift: &ClockShift,
-) -> Result<(Option<Record>, Timestamp), Fault> {
+) -> Result<Found, Fault> {
     let row = sqlx::query(concat!(
         "SELECT ",
-        now_ms!(),
-        " AS now, r.state, r.token, r.owner, r.fingerprint, r.commit_mode, r.on_unknown, r.retention_ms,
-            r.window_ms, r.rules_version, r.flags, r.attempts, r.first_claimed_at, r.claimed_at,
-            r.execution_until, r.lease_until, r.changed_at, r.status, r.headers, r.body
-         FROM (SELECT 1) LEFT JOIN tidegate_idempotency AS r
+        columns!(),
+        " FROM (SELECT 1) LEFT JOIN tidegate_idempotency AS r
             ON r.operation = ?1 AND r.scope = ?2 AND r.key = ?3"
     ))
     .bind(id.operation())
@@ -81,9 +94,14 @@ pub(super) async fn find(
     .bind(id.key())
     .fetch_one(conn)
     .await?;
+    record(&row, id, shift)
+}
+
+/// What a row of [`columns`] says.
+pub(super) fn record(row: &SqliteRow, id: &RecordId, shift: &ClockShift) -> Result<Found, Fault> {
     let now = shift.apply(row.try_get("now")?);
     let Some(state) = row.try_get::<Option<&str>, _>("state")? else { return Ok((None, now)) };
-    match decode(&row, state)? {
+    match decode(row, state)? {
         Some(record) => Ok((Some(record), now)),
         None => Err(Fault::Damaged(corrupt(format!("{id}: a column holds what no Tidegate writes")))),
     }
@@ -223,16 +241,6 @@ pub(super) fn listed(row: &SqliteRow) -> Result<Option<Listed>, sqlx::Error> {
         lease_until: timestamp(row.try_get("lease_until")?),
         expires_at: timestamp(row.try_get("expires_at")?),
     }))
-}
-
-/// Reads the record for a waiter or an operator.
-pub(super) async fn show(
-    conn: impl sqlx::SqliteExecutor<'_>,
-    id: &RecordId,
-    shift: &ClockShift,
-) -> Result<Option<Shown>, Fault> {
-    let (record, now) = find(conn, id, shift).await?;
-    Ok(record.map(|record| Shown { record, now }))
 }
 
 fn timestamp(millis: i64) -> Timestamp {
