@@ -307,6 +307,24 @@ fn what_is_not_known_or_too_large_is_taken_to_hold() {
 }
 
 #[test]
+fn every_pair_of_one_priority_is_looked_at_once() {
+    let rules = |serves: &[&str]| {
+        serves.iter().enumerate().map(|(n, serve)| rule(&format!("r{n}"), None, serve)).collect()
+    };
+    for (serves, pairs) in [
+        (&["on"][..], &[][..]),
+        (&["on", "on"], &[]),
+        (&["on", "off"], &[("r0", "r1")]),
+        (&["on", "off", "on"], &[("r0", "r1"), ("r1", "r2")]),
+        (&["on", "on", "off"], &[("r0", "r2"), ("r1", "r2")]),
+    ] {
+        let found = conflicts(&rule_set(rules(serves)));
+        let found: Vec<_> = found.iter().map(|pair| (pair.first.as_str(), pair.second.as_str())).collect();
+        assert_eq!(found, pairs, "{serves:?}");
+    }
+}
+
+#[test]
 fn many_rules_and_long_lists_stay_within_bounds() {
     let list = |from: usize, count: usize| {
         Test::In((from..from + count).map(|n| text(&format!("tenant-{n}"))).collect())
