@@ -8,6 +8,7 @@ use crate::rule::model::{
 };
 
 mod deployments;
+mod edges;
 mod partly;
 mod random;
 mod refused;
