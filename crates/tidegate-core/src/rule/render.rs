@@ -4,9 +4,7 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use super::model::{
-    AttributeSource, FailureKind, FingerprintPart, PathSegment, Percentage, Rate, Resources, Scalar,
-};
+use super::model::{AttributeSource, FailureKind, FingerprintPart, PathSegment, Percentage, Rate, Resources};
 
 const UNITS: [(u128, &str); 6] = [
     (86_400_000_000_000, "d"),
@@ -144,14 +142,6 @@ pub fn resources(resources: &Resources) -> String {
     match resources {
         Resources::All => "*".to_owned(),
         Resources::Listed(ids) => ids.join(", "),
-    }
-}
-
-/// The source text, quoted when it is a string.
-pub fn scalar(scalar: &Scalar) -> String {
-    match scalar.kind {
-        super::model::ScalarKind::String => super::json::quote(&scalar.text),
-        super::model::ScalarKind::Number | super::model::ScalarKind::Bool => scalar.text.clone(),
     }
 }
 

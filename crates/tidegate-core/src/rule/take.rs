@@ -6,9 +6,6 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use super::percent;
 use crate::attribute::Value;
 
-/// Longest entry of `X-Forwarded-For` that is read, in bytes: `[`, the longest IPv6 address, `]:65535`.
-const MAX_ENTRY_BYTES: usize = 53;
-
 /// The value of the parameter called `name` in a query (without its `?`).
 ///
 /// Names and values are decoded as forms write them: `%41` is `A`, `+` is a space. A parameter without
@@ -69,9 +66,6 @@ where
 }
 
 fn forwarded_address(entry: &[u8]) -> Option<IpAddr> {
-    if entry.len() > MAX_ENTRY_BYTES {
-        return None;
-    }
     let text = std::str::from_utf8(entry).ok()?;
     let bracketed = || text.strip_prefix('[')?.strip_suffix(']')?.parse::<Ipv6Addr>().ok().map(IpAddr::V6);
     let with_port = || text.parse::<SocketAddr>().ok().map(|address| address.ip());

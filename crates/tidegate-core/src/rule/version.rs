@@ -179,7 +179,7 @@ fn parse_hex<const N: usize>(text: &str) -> Option<[u8; N]> {
     }
     let mut bytes = [0; N];
     for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-        *byte = digit(*high)? << 4 | digit(*low)?;
+        *byte = digit(*high)? * 16 + digit(*low)?;
     }
     Some(bytes)
 }

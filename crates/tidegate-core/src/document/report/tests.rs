@@ -20,6 +20,19 @@ fn faults_that_are_not_kept_are_counted() {
 }
 
 #[test]
+fn what_is_not_shown_is_more_of_the_source_that_came_last() {
+    let sources = [Source::new("a", ""), Source::new("b", "")];
+    let mut report = Report::new(&sources);
+    for start in 0..=MAX_FINDINGS {
+        report.warn(Span { start: start as u32, line: 7, ..Span::top(1) }, "m", "h");
+    }
+    let (_, warnings) = report.finish();
+    let last = warnings.last().unwrap();
+    assert_eq!((last.severity, last.source.as_str(), last.line), (Severity::Warning, "b", 7));
+    assert_eq!(last.message, "there is more to find than is shown");
+}
+
+#[test]
 fn equal_findings_at_one_place_count_once() {
     let sources = [Source::new("t", "")];
     let mut report = Report::new(&sources);

@@ -153,6 +153,14 @@ fn documents_may_be_as_large_as_the_bounds_say() {
     for (aliases, single, good) in [(998, 999, true), (998, 1000, false), (998, 998, true), (999, 0, false)] {
         assert_eq!(read(&values(aliases, single)).is_ok(), good, "{aliases} {single}");
     }
+    // Lists are values, and so is what was refused.
+    let text = values(998, 999).replace('x', "[]");
+    assert!(read(&text).is_ok());
+    assert!(read(&text.replacen("[]", "[x]", 1)).is_err());
+    let text = values(998, 999).replacen('x', "*x", 999);
+    assert_eq!(read(&text).unwrap_err().len(), 999);
+    let found = read(&text.replacen("*x", "[*x]", 1)).unwrap_err();
+    assert!(found.len() == 1000 && found[999].contains("the document grows beyond"), "{}", found[999]);
 
     let text = "y".repeat(1 << 20);
     for (more, good) in [("", true), (", z", false)] {

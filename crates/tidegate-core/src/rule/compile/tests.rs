@@ -4,10 +4,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestRunner};
 
-use super::Plan;
+use super::{CostPlan, Plan, PlanFault};
 use crate::document::Source;
 use crate::limit;
 use crate::rule::load::{Deployment, load};
+
+mod resolved;
 
 /// Whether the document loads. If so, every condition and route of it compiles, and no number of it is
 /// one that counters would bring inside their bounds.

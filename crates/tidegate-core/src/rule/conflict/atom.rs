@@ -208,3 +208,6 @@ impl<'a> Atom<'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -307,6 +307,74 @@ fn what_is_not_known_or_too_large_is_taken_to_hold() {
 }
 
 #[test]
+fn a_denied_list_of_tests_is_met_by_each_that_fails() {
+    let both = |second: &str| Condition::All(vec![a(eq("x")), b(eq(second))]);
+    assert_eq!(why(Some(not(both("y"))), Some(both("z"))), Some(Why::NotExclusive));
+    assert_eq!(why(Some(not(both("y"))), Some(both("y"))), None);
+    let either = || Condition::Any(vec![a(eq("x")), b(eq("y"))]);
+    assert_eq!(why(Some(not(either())), Some(a(eq("x")))), None);
+    assert_eq!(why(Some(not(either())), Some(a(eq("z")))), Some(Why::NotExclusive));
+}
+
+#[test]
+fn a_number_listed_in_another_spelling_is_denied_with_it() {
+    let one = Condition::All(vec![a(Test::Equals(number("1.0"))), not(a(matches_re("^1")))]);
+    assert_eq!(why(Some(one.clone()), Some(not(a(Test::Equals(number("1")))))), None);
+    assert_eq!(why(Some(one), Some(not(a(Test::Equals(number("2")))))), Some(Why::NotExclusive));
+    let huge = |text: &str| Some(a(Test::Equals(number(text))));
+    assert_eq!(
+        why(huge("1e99999999999"), huge("10e99999999998")),
+        Some(Why::NotExclusive),
+        "beyond decimals"
+    );
+}
+
+#[test]
+fn instants_are_compared_however_they_are_written() {
+    let (noon, same) = ("2030-01-01T12:00:00Z", "2030-01-01T13:00:00+01:00");
+    let all = |parts: Vec<Condition>| Some(Condition::All(parts));
+    for (left, right, exclusive) in [
+        (a(after(noon)), a(before(same)), true),
+        (a(after(noon)), not(a(after(same))), true),
+        (a(before(noon)), not(a(before(same))), true),
+        (a(after(noon)), not(a(after("2030-01-01T11:59:59Z"))), true),
+        (a(after(noon)), not(a(after("2030-01-01T12:00:01Z"))), false),
+        (a(after(noon)), a(before("2030-01-01T12:00:01Z")), false),
+        // Noon itself is neither before nor after noon, and there before one o'clock.
+        (
+            not(a(before(noon))),
+            Condition::All(vec![not(a(after(same))), a(before("2030-01-01T13:00:00Z"))]),
+            false,
+        ),
+        (not(a(before(noon))), Condition::All(vec![not(a(after(same))), a(before(noon))]), true),
+        // What is no time at all passes both.
+        (not(a(before(noon))), not(a(after("2029-01-01T00:00:00Z"))), false),
+    ] {
+        let expected = if exclusive { None } else { Some(Why::NotExclusive) };
+        assert_eq!(why(Some(left.clone()), Some(right.clone())), expected, "{left:?} {right:?}");
+        assert_eq!(why(all(vec![left.clone()]), all(vec![right.clone()])), expected, "{left:?} {right:?}");
+    }
+}
+
+#[test]
+fn every_pair_of_one_priority_is_looked_at_once() {
+    let rules = |serves: &[&str]| {
+        serves.iter().enumerate().map(|(n, serve)| rule(&format!("r{n}"), None, serve)).collect()
+    };
+    for (serves, pairs) in [
+        (&["on"][..], &[][..]),
+        (&["on", "on"], &[]),
+        (&["on", "off"], &[("r0", "r1")]),
+        (&["on", "off", "on"], &[("r0", "r1"), ("r1", "r2")]),
+        (&["on", "on", "off"], &[("r0", "r2"), ("r1", "r2")]),
+    ] {
+        let found = conflicts(&rule_set(rules(serves)));
+        let found: Vec<_> = found.iter().map(|pair| (pair.first.as_str(), pair.second.as_str())).collect();
+        assert_eq!(found, pairs, "{serves:?}");
+    }
+}
+
+#[test]
 fn many_rules_and_long_lists_stay_within_bounds() {
     let list = |from: usize, count: usize| {
         Test::In((from..from + count).map(|n| text(&format!("tenant-{n}"))).collect())

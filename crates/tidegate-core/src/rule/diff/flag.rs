@@ -223,7 +223,7 @@ fn after_rule(flag: &Flag, rule: &FlagRule) -> String {
 }
 
 /// Shares are laid end to end in document order; what lies under another variant now has moved.
-fn moved_by_serve(old: &Serve, new: &Serve) -> String {
+pub(super) fn moved_by_serve(old: &Serve, new: &Serve) -> String {
     let (old, new) = (ends(old), ends(new));
     let mut moves: Vec<(&str, &str, u16)> = Vec::new();
     let (mut left, mut right) = (old.iter().peekable(), new.iter().peekable());
@@ -231,10 +231,8 @@ fn moved_by_serve(old: &Serve, new: &Serve) -> String {
     while let (Some((from, from_end)), Some((to, to_end))) = (left.peek(), right.peek()) {
         let end = (*from_end).min(*to_end);
         if from != to && end > at {
-            match moves.iter_mut().find(|(a, b, _)| a == from && b == to) {
-                Some((_, _, moved)) => *moved += end - at,
-                None => moves.push((from, to, end - at)),
-            }
+            // A variant has one share, so each pair of them meets in one place at most.
+            moves.push((from, to, end - at));
         }
         at = end;
         if *from_end == end {

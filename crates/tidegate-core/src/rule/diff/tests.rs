@@ -134,6 +134,34 @@ fn each_other_field_of_a_limit_is_told() {
 }
 
 #[test]
+fn each_algorithm_tells_its_own_fields() {
+    let per = |count| Rate { count, per: Duration::from_secs(1) };
+    check_from(
+        |rules| rules.limits[0].algorithm = Algorithm::LeakyBucket { rate: per(5), queue: 1 },
+        |rules| rules.limits[0].algorithm = Algorithm::LeakyBucket { rate: per(6), queue: 2 },
+        &[
+            "limit pay-per-tenant: rate 5/s → 6/s; counters keep what was used",
+            "limit pay-per-tenant: queue 1 → 2; counters keep what was used",
+        ],
+    );
+    check_from(
+        |rules| rules.limits[0].algorithm = Algorithm::Concurrency { max: 8 },
+        |rules| rules.limits[0].algorithm = Algorithm::Concurrency { max: 9 },
+        &["limit pay-per-tenant: max 8 → 9; counters keep what was used"],
+    );
+    for make in [
+        |limit, window| Algorithm::SlidingLog { limit, window },
+        |limit, window| Algorithm::SlidingWindow { limit, window },
+    ] {
+        check_from(
+            |rules| rules.limits[0].algorithm = make(5, Duration::from_secs(1)),
+            |rules| rules.limits[0].algorithm = make(6, Duration::from_secs(1)),
+            &["limit pay-per-tenant: limit 5 → 6 per 1s; counters keep what was used"],
+        );
+    }
+}
+
+#[test]
 fn counters_are_carried_by_algorithm_window_key_and_sharing() {
     let old = everything().limits.remove(0);
     let check = |change: fn(&mut Limit), keeps: bool| {
@@ -373,6 +401,121 @@ fn resources_say_which_requests_they_take() {
             "resource charge: added: it takes requests of POST api.example.com/orders/{order}",
         ],
     );
+}
+
+#[test]
+fn an_attribute_from_elsewhere_gives_other_keys_where_it_is_one() {
+    const KEYED: &str = "limit pay-per-tenant counts by other values";
+    const SUBJECT: &str = "percentages are drawn for other subjects, who may get other variants";
+    let prepare = |rules: &mut RuleSet| {
+        // One limit covers the resource but not the attribute, one the other way round.
+        let mut other = rules.limits[0].clone();
+        (other.id, other.key) = (text("by-ip"), texts(&["ip"]));
+        rules.limits.push(other);
+        let mut other = rules.limits[0].clone();
+        (other.id, other.resources) = (text("elsewhere"), Resources::Listed(texts(&["account"])));
+        rules.limits.push(other);
+    };
+    let elsewhere = |rules: &mut RuleSet, at: usize| {
+        rules.resources[0].attributes[at].from = AttributeSource::Header(text("x-other"));
+    };
+    check_from(
+        prepare,
+        |rules| elsewhere(rules, 1),
+        &["! resource pay: attribute ip client.ip → header.x-other: limit by-ip counts by other values"],
+    );
+    let forgets = "! idempotency pay-once: attribute tenant of pay header.x-tenant → header.x-other; records made \
+                   under operation charge are forgotten: a retry of an earlier request executes again";
+    let moved =
+        format!("! resource pay: attribute tenant header.x-tenant → header.x-other: {KEYED}, and {SUBJECT}");
+    check_from(prepare, |rules| elsewhere(rules, 0), &[&moved, forgets]);
+    // In the scope alone, in the derived key alone, in neither; covered before and after, or not.
+    let sent = |rules: &mut RuleSet| {
+        let from = AttributeSource::Header(text("idempotency-key"));
+        rules.idempotency[0].key = KeySource::Attribute { from, required: true };
+    };
+    let no_scope = |rules: &mut RuleSet| rules.idempotency[0].scope.clear();
+    check_from(sent, |rules| elsewhere(rules, 0), &[&moved, forgets]);
+    check_from(no_scope, |rules| elsewhere(rules, 0), &[&moved, forgets]);
+    check_from(
+        |rules| {
+            sent(rules);
+            no_scope(rules);
+        },
+        |rules| elsewhere(rules, 0),
+        &[&moved],
+    );
+    for before in [true, false] {
+        let mut old = everything();
+        let mut new = old.clone();
+        let rules = if before { &mut old } else { &mut new };
+        rules.idempotency[0].resources = Resources::Listed(texts(&["account"]));
+        elsewhere(&mut new, 0);
+        let found = diff(&old, &new);
+        assert!(
+            found.iter().all(|change| !change.to_string().contains("attribute tenant of pay")),
+            "{before}"
+        );
+    }
+}
+
+#[test]
+fn a_segment_decides_for_whoever_asks_it_also_through_others() {
+    let prepare = |rules: &mut RuleSet| {
+        let segment = |id: &str, asks: &str| Segment { id: text(id), when: Condition::Segment(text(asks)) };
+        rules.segments.insert(0, segment("outer", "middle"));
+        rules.segments.push(segment("middle", "staff"));
+        let other = Segment { id: text("other"), when: is("email", Test::EndsWith(text("x"))) };
+        rules.segments.push(other);
+        rules.flags[0].rules[0].when = Some(Condition::Segment(text("outer")));
+        let mut apart = rules.flags[0].clone();
+        apart.key = text("apart");
+        apart.rules[0].when = Some(Condition::Segment(text("other")));
+        rules.flags.push(apart);
+        rules.limits[0].overrides[0].when = Condition::Segment(text("middle"));
+    };
+    let ends_with = |rules: &mut RuleSet, id: &str| {
+        let segment = rules.segments.iter_mut().find(|segment| segment.id == id).unwrap();
+        segment.when = is("email", Test::EndsWith(text("y")));
+    };
+    check_from(
+        prepare,
+        |rules| ends_with(rules, "staff"),
+        &[
+            "segment staff: when {\"email\": {\"ends_with\": \"@example.com\"}} → {\"email\": {\"ends_with\": \
+             \"y\"}}: it decides for limit pay-per-tenant, flag new-checkout",
+        ],
+    );
+    check_from(
+        prepare,
+        |rules| ends_with(rules, "other"),
+        &[
+            "segment other: when {\"email\": {\"ends_with\": \"x\"}} → {\"email\": {\"ends_with\": \"y\"}}: it \
+             decides for flag apart",
+        ],
+    );
+}
+
+#[test]
+fn shares_of_a_split_are_compared_end_to_end() {
+    let split = |shares: &[(&str, u16)]| {
+        Serve::Split(shares.iter().map(|(name, hundredths)| (text(name), share(*hundredths))).collect())
+    };
+    let on = || Serve::Variant(text("on"));
+    for (old, new, moves) in [
+        (split(&[("off", 0), ("on", 10_000)]), on(), "nobody changes"),
+        (on(), split(&[("off", 0), ("on", 10_000)]), "nobody changes"),
+        (split(&[("on", 10_000), ("off", 0)]), on(), "nobody changes"),
+        (
+            split(&[("a", 3_000), ("b", 4_000), ("c", 3_000)]),
+            split(&[("b", 5_000), ("a", 5_000)]),
+            "30 % of those that it decides change from a to b, 20 % of those that it decides change from b to a, \
+             30 % of those that it decides change from c to a",
+        ),
+        (on(), Serve::Variant(text("off")), "all that it decides change from on to off"),
+    ] {
+        assert_eq!(flag::moved_by_serve(&old, &new), moves);
+    }
 }
 
 #[test]

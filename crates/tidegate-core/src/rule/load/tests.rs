@@ -8,6 +8,8 @@ use crate::rule::model::{
 };
 
 mod deployments;
+mod edges;
+mod partly;
 mod random;
 mod refused;
 mod warned;

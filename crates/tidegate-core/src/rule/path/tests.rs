@@ -85,6 +85,14 @@ fn dot_segments_and_slashes() {
 fn escapes() {
     for (path, expected) in [
         ("/%61%7E%2d%5f%41%39", "/a~-_A9"),
+        // What follows an escape is looked at like what is before it.
+        ("/%21a b", "/%21a%20b"),
+        ("/aaaaa%21/../b", "/b"),
+        ("/a%21%61", "/a%21a"),
+        ("/a%21%2b", "/a%21%2B"),
+        ("/a%21//b", "/a%21/b"),
+        ("/a%2B%2b", "/a%2B%2B"),
+        ("/a%2Bb%2C", "/a%2Bb%2C"),
         ("/%c3%a9", "/%C3%A9"),
         ("/é", "/%C3%A9"),
         ("/%C3é%A9", "/%C3%C3%A9%A9"),

@@ -215,6 +215,16 @@ fn ties(resources: &[Resource]) -> Vec<(String, String, String)> {
 }
 
 #[test]
+fn of_many_ties_the_first_are_reported() {
+    let resources: Vec<Resource> =
+        (0..20).map(|n| Resource { id: format!("{n:02}"), ..resource("", "", "/a/{x}") }).collect();
+    let pairs = (0..20)
+        .flat_map(|second| (0..second).map(move |first| (format!("{first:02}"), format!("{second:02}"))));
+    let found = ties(&resources).into_iter().map(|(first, second, _)| (first, second));
+    assert_eq!(found.collect::<Vec<_>>(), pairs.take(MAX_TIES).collect::<Vec<_>>());
+}
+
+#[test]
 fn ties_are_faults_with_an_example() {
     let check = |first: Resource, second: Resource, example: Option<&str>| {
         let found = ties(&[first.clone(), second.clone()]);
@@ -296,6 +306,8 @@ fn patterns_are_bounded() {
     let path = "/s".repeat(10_000);
     assert_eq!(table.find(None, "GET", &path).unwrap().resource, 0);
     assert!(table.find(None, "GET", &format!("/x{path}")).is_none());
+    let find = |count: usize| table.find(None, "GET", &"/x".repeat(count)).map(|found| found.resource);
+    assert_eq!([0, 1].map(|more| find(MAX_PATTERN_SEGMENTS + more)), [Some(1), None]);
 }
 
 #[test]
@@ -309,7 +321,8 @@ fn a_search_costs_the_same_with_ten_and_ten_thousand_resources() {
         assert_eq!(table.find(None, "GET", "/service-7/1/items/2").unwrap().resource, 7);
         trie::visited(&table.any, "GET", "/service-7/1/items/2")
     };
-    assert_eq!(visited(10), visited(10_000));
+    // The root and one node for each segment.
+    assert_eq!((visited(10), visited(10_000)), (5, 5));
 }
 
 /// The plain model: rank every resource that matches, take the highest; two highest are a tie.

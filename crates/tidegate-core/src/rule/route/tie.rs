@@ -90,7 +90,7 @@ fn overlaps(routes: &[Route<'_>], members: &[usize]) -> Vec<(usize, usize)> {
             for member in members {
                 for other in by_key.get(&key(*member)).into_iter().flatten() {
                     // A shape meets itself, too: each pair once, and nobody ties with itself.
-                    let fresh = places != other_places || member < other;
+                    let fresh = places != other_places || other < member;
                     if fresh && no_gap(&routes[*member].pattern, &routes[*other].pattern) {
                         pairs.push((*member.min(other), *member.max(other)));
                     }

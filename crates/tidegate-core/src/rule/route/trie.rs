@@ -175,9 +175,7 @@ impl<'a> Search<'a> {
 
     fn offer(&mut self, leaf: &Leaf, rank: Rank) {
         let Some((listed, resource)) = leaf.find(self.method) else { return };
-        if self.best.is_none_or(|(best, best_listed, _)| (best, best_listed) < (rank, listed)) {
-            self.best = Some((rank, listed, resource));
-        }
+        self.best = self.best.max(Some((rank, listed, resource)));
     }
 }
 

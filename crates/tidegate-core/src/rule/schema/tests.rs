@@ -181,6 +181,31 @@ fn every_field_is_described_here_and_in_the_reference_and_used_by_a_good_documen
     assert_eq!(unused, [""; 0]);
 }
 
+#[test]
+fn defaults_are_said_where_there_are_some() {
+    let mut defaults = HashMap::new();
+    let mut without = Vec::new();
+    visit(&json_schema(), &mut |name, field| match field.get("default") {
+        Some(default) => {
+            defaults.insert(name.to_owned(), default.clone());
+        }
+        None => without.push(name.to_owned()),
+    });
+    assert!(!defaults.values().any(Value::is_null), "{defaults:?}");
+    for (name, default) in [
+        ("timeout", Value::from("30s")),
+        ("retention", "24h".into()),
+        ("missing", "share".into()),
+        ("min_requests", 20.into()),
+        ("probes", 1.into()),
+    ] {
+        assert_eq!(defaults.get(name), Some(&default), "{name}");
+    }
+    for name in ["id", "from", "max", "capacity", "limit"] {
+        assert!(without.iter().any(|field| field == name) && !defaults.contains_key(name), "{name}");
+    }
+}
+
 /// Every field that the schema knows.
 fn visit(schema: &Value, seen: &mut impl FnMut(&str, &Value)) {
     match schema {

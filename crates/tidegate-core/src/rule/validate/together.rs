@@ -47,3 +47,6 @@ pub(super) fn contradictions(rules: &RuleSet, positions: &Positions) -> Vec<Find
 fn fault_at(span: Option<Span>, message: String, help: &str) -> Option<Finding> {
     Some(Finding { severity: Severity::Fault, span: span?, message, help: help.to_owned() })
 }
+
+#[cfg(test)]
+mod tests;

@@ -127,6 +127,8 @@ fn digests_and_versions_read_back() {
     assert_eq!(digest.to_string().parse(), Ok(digest));
     assert_eq!(digest.short().to_string().parse(), Ok(digest.short()));
     assert_eq!(Digest::from_bytes(*digest.as_bytes()), digest);
+    assert_eq!(format!("{digest:?}"), format!("Digest({digest})"));
+    assert_eq!(format!("{:?}", digest.short()), "ShortDigest(ba7816bf8f01)");
 
     for (bad, error) in [
         ("", VersionError::Form),
