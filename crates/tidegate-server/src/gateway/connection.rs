@@ -98,7 +98,7 @@ pub(super) async fn serve<H: Handler>(
         async move {
             let response = match admitted {
                 Ok(request) => handler.handle(request, peer).await,
-                Err(response) => response,
+                Err(response) => *response,
             };
             Ok::<_, Infallible>(response.map(|body| Tracked { body, ends_by_closing, in_flight }))
         }
@@ -174,9 +174,9 @@ fn admit(
     token: &Arc<Token>,
     progress: &Arc<Progress>,
     limits: RequestLimits,
-) -> Result<Request<Body>, Response<Body>> {
+) -> Result<Request<Body>, Box<Response<Body>>> {
     match normalise(&mut request) {
-        Err(refusal) => return Err(refusal.response()),
+        Err(refusal) => return Err(Box::new(refusal.response())),
         Ok(true) => {
             // Whoever splices the streams later holds it, so that a shutdown knows of them.
             request.extensions_mut().insert(Arc::clone(token));
@@ -187,7 +187,7 @@ fn admit(
     if request.version() == Version::HTTP_2 && request.headers().len() > limits.max_headers {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-        return Err(response);
+        return Err(Box::new(response));
     }
     Ok(request.map(|incoming| {
         if incoming.is_end_stream() {
