@@ -96,14 +96,14 @@ impl Entry<'_> {
         if let Err(refusal) = request::normalise_target(&mut inbound.parts, slashes) {
             return (None, self.refuse("", &refusal));
         }
-        if self.rules.reads_told {
+        // What a pattern captures borrows the request, so who is to be told is looked up apart.
+        if self.rules.reads_told && self.reads_told(&inbound.parts) {
             call.tell(&mut inbound.parts.headers);
         }
         let entered = {
             let parts = &inbound.parts;
             let host = request::host(parts);
-            let path = parts.uri.path();
-            match self.rules.plan.routes.find(host.as_deref(), parts.method.as_str(), path) {
+            match self.rules.plan.routes.find(host.as_deref(), parts.method.as_str(), parts.uri.path()) {
                 None => None,
                 Some(Matched { resource, params }) => {
                     let path = |name: &str| params.get(name).map(ToOwned::to_owned);
@@ -113,9 +113,7 @@ impl Entry<'_> {
         };
         match entered {
             None => {
-                if !self.rules.reads_told {
-                    call.tell(&mut inbound.parts.headers);
-                }
+                call.tell(&mut inbound.parts.headers);
                 inbound.parts.headers.insert(X_REQUEST_ID, self.context.request_id.clone());
                 let result = call.call(inbound.take(), call.unmatched_timeout()).await;
                 (None, self.unmatched_answer(result))
@@ -131,6 +129,13 @@ impl Entry<'_> {
                 (Some(resource), walk(&exchange, inbound, call, now).await)
             }
         }
+    }
+
+    /// Whether the resource of this request reads what [`Call::tell`] writes before it goes on.
+    fn reads_told(&self, parts: &Parts) -> bool {
+        let host = request::host(parts);
+        let found = self.rules.plan.routes.find(host.as_deref(), parts.method.as_str(), parts.uri.path());
+        found.is_some_and(|found| self.rules.resources[found.resource].reads_told)
     }
 
     /// Takes the attributes, reading the body first only where one stands in it, and labels.
@@ -201,7 +206,7 @@ async fn walk<C: Call>(
             tokio::time::sleep(decided.wait).await;
         }
         let permits = decided.permits.filter(|permits| !permits.is_empty()).map(Arc::new);
-        if !exchange.rules.reads_told {
+        if !exchange.runtime().reads_told {
             call.tell(&mut inbound.parts.headers);
         }
         if exchange.plan().idempotency.is_some() {
