@@ -255,7 +255,8 @@ fn a_store_that_is_locked_executes_nothing() {
     }
     assert_eq!(gateway.origin.calls("/pay"), 1);
     database.run("ROLLBACK");
-    let response = gateway.post_until("/pay", "k0", |response| response.status != 503);
+    // A claim that was on its way when its caller was told 503 may stand for a moment, until it is given up.
+    let response = gateway.post_until("/pay", "k0", |response| !matches!(response.status, 409 | 503));
     assert_eq!((response.status, is_replay(&response)), (200, false));
 }
 
@@ -282,7 +283,7 @@ fn a_store_that_is_locked_keeps_a_crowd_waiting_no_longer_than_one() {
     assert!(told_in_time, "the busy timeouts of several batches have added up");
     for call in 0..400 {
         let key = format!("k{call}");
-        let response = gateway.post_until("/pay", &key, |response| response.status != 503);
+        let response = gateway.post_until("/pay", &key, |response| !matches!(response.status, 409 | 503));
         assert_eq!((response.status, is_replay(&response)), (200, false), "nothing of it was claimed");
     }
     assert_eq!(gateway.origin.calls("/pay"), 401);

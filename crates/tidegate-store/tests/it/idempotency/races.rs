@@ -95,7 +95,8 @@ async fn i18_many_writers_all_get_through() {
 async fn a_foreign_write_lock_is_busy_and_then_over() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("test.db");
-    drop(instance(&path, &ClockShift::default()).await);
+    // Kept: what closes a database writes to it, at a time of its own.
+    let _made = instance(&path, &ClockShift::default()).await;
     let impatient = SqliteConnectOptions::new().filename(&path).busy_timeout(Duration::from_millis(20));
     let pool = SqlitePoolOptions::new().connect_with(impatient).await.unwrap();
     let store = SqliteIdempotency::open(pool.clone()).await.unwrap();
