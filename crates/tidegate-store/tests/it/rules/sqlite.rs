@@ -117,7 +117,9 @@ async fn a_file_that_is_no_database_is_refused() {
     let folder = dir.path().to_path_buf();
     for path in [&text, &below_a_file, &folder] as [&PathBuf; 3] {
         let error = open(path).await.unwrap_err();
-        assert!(matches!(error, OpenError::Open { .. }), "{error:?}");
+        let is_there = *path == text;
+        assert_eq!(error.is_refusal(), is_there, "trying again is of no use: {error:?}");
+        assert_eq!(matches!(error, OpenError::NotADatabase { .. }), is_there, "{error:?}");
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     }
     assert!(std::fs::read_to_string(text).unwrap().starts_with("not a database"), "it was left alone");
