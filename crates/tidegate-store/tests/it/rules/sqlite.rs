@@ -2,11 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use sqlx::SqliteConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use tidegate_store::rules::{
     AuditKind, FileNote, NewAuditEntry, Origin, Publish, PublishError, RuleStore as _, RuleStoreError,
@@ -120,12 +117,9 @@ async fn a_file_that_is_no_database_is_refused() {
     let folder = dir.path().to_path_buf();
     for path in [&text, &below_a_file, &folder] as [&PathBuf; 3] {
         let error = open(path).await.unwrap_err();
-        let told = match error {
-            OpenError::NotADatabase { .. } => path == &text,
-            OpenError::Open { .. } => path != &text,
-            _ => false,
-        };
-        assert!(told, "{error:?}");
+        let is_there = *path == text;
+        assert_eq!(error.is_refusal(), is_there, "trying again is of no use: {error:?}");
+        assert_eq!(matches!(error, OpenError::NotADatabase { .. }), is_there, "{error:?}");
         assert!(error.to_string().contains(&path.display().to_string()), "{error}");
     }
     assert!(std::fs::read_to_string(text).unwrap().starts_with("not a database"), "it was left alone");
@@ -145,30 +139,21 @@ async fn a_read_only_database_says_so() {
     assert_eq!(writable.latest().await.unwrap(), Some(one));
 }
 
-async fn make_read_only(conn: &mut SqliteConnection, read_only: bool) -> Result<(), sqlx::Error> {
-    let set = format!("PRAGMA query_only = {read_only}");
-    sqlx::query(sqlx::AssertSqlSafe(set)).execute(conn).await.map(drop)
-}
-
 #[tokio::test]
 async fn a_database_that_becomes_read_only_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tidegate.db");
-    let read_only = Arc::new(AtomicBool::new(false));
-    let (on_connect, on_acquire) = (Arc::clone(&read_only), Arc::clone(&read_only));
-    // Connections that are there and those that are yet to be made: a failed write takes its own with it.
-    let pool = SqlitePoolOptions::new()
-        .after_connect(move |conn, _| Box::pin(make_read_only(conn, on_connect.load(Ordering::SeqCst))))
-        .before_acquire(move |conn, _| {
-            let read_only = on_acquire.load(Ordering::SeqCst);
-            Box::pin(async move { make_read_only(conn, read_only).await.map(|()| true) })
-        })
-        .connect_with(SqliteConnectOptions::new().filename(&path).create_if_missing(true))
-        .await
-        .unwrap();
-    let store = SqliteRules::new(pool).await.unwrap();
+    let pool = open(&path).await.unwrap();
+    let store = SqliteRules::new(pool.clone()).await.unwrap();
     let one = store.publish(publish(1, None, "one")).await.unwrap();
-    read_only.store(true, Ordering::SeqCst);
+    // One connection keeps the setting; take all of them through it.
+    let mut held = Vec::new();
+    for _ in 0..4 {
+        let mut conn = pool.acquire().await.unwrap();
+        sqlx::query("PRAGMA query_only = true").execute(&mut *conn).await.unwrap();
+        held.push(conn);
+    }
+    drop(held);
     let error = store.publish(publish(2, Some(1), "two")).await.unwrap_err();
     assert!(matches!(error, PublishError::Store(RuleStoreError::ReadOnly)), "{error:?}");
     let note = store

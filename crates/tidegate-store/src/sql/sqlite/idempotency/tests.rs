@@ -42,7 +42,7 @@ async fn a_file_that_is_no_database_is_refused() {
     let path = folder.path().join("notes.txt");
     std::fs::write(&path, "These are notes, long enough to be taken for a header. ".repeat(40)).unwrap();
     let error = open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::NotADatabase { .. }), "{error:?}");
+    assert!(matches!(error, OpenError::NotADatabase { .. }));
     assert!(error.to_string().contains("notes.txt: is not a SQLite database"), "{error}");
     assert!(std::fs::read_to_string(&path).unwrap().starts_with("These are notes"));
 }
