@@ -33,14 +33,14 @@ impl Shape {
     /// The first era of a window over `length`.
     pub fn new(length: Duration) -> Self {
         let (shift, buckets) = ticks(length, BUCKETS);
-        Self((u64::from(buckets) << 8) | u64::from(shift))
+        Self((u64::from(buckets) << 8) + u64::from(shift))
     }
 
     /// A window over `length` in which nothing of this one counts.
     #[must_use]
     pub fn next(self, length: Duration) -> Self {
         // Far from a carry: 2⁴⁸ eras.
-        Self((self.0 & !0xffff).wrapping_add(0x1_0000) | Self::new(length).0)
+        Self((self.0 & !0xffff).wrapping_add(0x1_0000).wrapping_add(Self::new(length).0))
     }
 
     /// From its bits.
@@ -80,7 +80,7 @@ impl Shape {
     /// The upper half of a word that counts for `tick`.
     #[inline]
     fn tag(self, tick: u64) -> u32 {
-        (((self.0 >> 16) as u32) << TICK_BITS) | (tick as u32 & TICK_MASK)
+        (((self.0 >> 16) as u32) << TICK_BITS) + (tick as u32 & TICK_MASK)
     }
 }
 
@@ -122,7 +122,7 @@ impl<W: Word> Good<W> {
             let next = match age(seen, tag) {
                 Age::Now if seen as u32 == u32::MAX => return,
                 Age::Now => seen + 1,
-                Age::Past => (u64::from(tag) << 32) | 1,
+                Age::Past => (u64::from(tag) << 32) + 1,
                 Age::Newer => return,
             };
             match word.replace(seen, next) {

@@ -59,12 +59,8 @@ fn head<const PARTS: usize>(parts: [&str; PARTS]) -> u32 {
     let mut length = 0_usize;
     for part in parts {
         let end = length.saturating_add(part.len());
-        if end > SHORT {
-            return long(&parts);
-        }
-        if let Some(room) = block.get_mut(length..end) {
-            room.copy_from_slice(part.as_bytes());
-        }
+        let Some(room) = block[..SHORT].get_mut(length..end) else { return long(&parts) };
+        room.copy_from_slice(part.as_bytes());
         length = end;
     }
     block[length.min(SHORT)] = 0x80;

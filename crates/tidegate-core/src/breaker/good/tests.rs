@@ -62,6 +62,73 @@ fn a_count_stops_at_its_end() {
     assert_eq!(good.count(shape, at(START)), u64::from(u32::MAX));
 }
 
+#[test]
+fn a_shape_is_its_ticks_their_number_and_its_era() {
+    for (length, shift, buckets, tick) in [(16, 0, 16, START), (17, 1, 9, START / 2), (u64::MAX, 60, 16, 1)] {
+        let mut made = shape(length);
+        for era in 0..3 {
+            assert_eq!((made.shift(), made.buckets()), (shift, buckets), "{length}");
+            assert_eq!(made.bits(), (era << 16) + (u64::from(buckets) << 8) + u64::from(shift));
+            assert_eq!(Shape::from_bits(made.bits()), made);
+            assert_eq!(made.tick(at(START)), tick);
+            assert_eq!(made.tag(tick), ((era as u32) << 24) + (tick as u32 & 0xff_ffff));
+            made = made.next(Duration::from_nanos(length));
+        }
+    }
+    assert_eq!(Shape::from_bits(0x7f).tick(at(u64::MAX)), 0, "a shift that nobody made");
+    assert_eq!(shape(16).leaves(at(START)), at(START + 16));
+    assert_eq!(shape(17).leaves(at(START + 1)), at(START + 18));
+    assert_eq!(shape(u64::MAX).leaves(Timestamp::MAX), Timestamp::MAX);
+}
+
+#[test]
+fn results_of_an_older_era_are_stragglers_and_of_a_newer_one_begin_anew() {
+    let (good, old) = (Good::<AtomicU64>::default(), shape(16));
+    let new = old.next(Duration::from_nanos(16));
+    for _ in 0..3 {
+        good.record(old, at(START));
+    }
+    assert_eq!((good.count(old, at(START)), good.count(new, at(START))), (3, 0));
+    good.record(new, at(START));
+    good.record(old, at(START));
+    assert_eq!((good.count(old, at(START)), good.count(new, at(START))), (0, 1));
+    good.clear();
+    assert!(good.words.iter().all(|word| Word::load(word) == 0));
+    assert_eq!(good.count(new, at(START)), 0);
+    // In an empty ring nobody is a straggler.
+    good.record(old, at(START));
+    assert_eq!(good.count(old, at(START)), 1);
+}
+
+#[test]
+fn a_result_counts_up_to_a_ring_late_and_for_as_many_ticks_as_the_window_has() {
+    for (length, buckets) in [(16, 16), (9, 9), (1, 1)] {
+        let shape = shape(length);
+        for late in [0, 1, 8, 15, 16, 17, 40] {
+            let good = Good::<AtomicU64>::default();
+            good.record(shape, at(START + late));
+            assert_eq!(good.count(shape, at(START)), u64::from(late <= 16), "{length}: {late} late");
+        }
+        for later in [0, 1, 8, 9, 15, 16, 17] {
+            let good = Good::<AtomicU64>::default();
+            good.record(shape, at(START));
+            assert_eq!(
+                good.count(shape, at(START + later)),
+                u64::from(later < buckets),
+                "{length}: {later} later"
+            );
+        }
+        // A late result joins a bucket that is a ring ahead, and no other.
+        for (ahead, counted) in [(16, 2), (32, 1)] {
+            let good = Good::<AtomicU64>::default();
+            good.record(shape, at(START + ahead));
+            good.record(shape, at(START));
+            let word = Word::load(&good.words[START as usize & 15]);
+            assert_eq!(word & u64::from(u32::MAX), counted, "{length}: {ahead} ahead");
+        }
+    }
+}
+
 proptest! {
     /// What a window counts of one class, with the same clock, forwards and in small steps back.
     #[test]

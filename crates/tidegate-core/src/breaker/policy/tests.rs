@@ -162,3 +162,24 @@ fn probes_are_bounded_at_both_ends() {
         assert_eq!(Policy::new(&Breaker { half_open, ..rule() }).probes, expected);
     }
 }
+
+#[test]
+fn what_is_certainly_good_is_good() {
+    let policy = |failure: &[FailureKind], trip: &[Trip]| {
+        Policy::new(&Breaker { failure: failure.to_vec(), trip: trip.to_vec(), ..rule() })
+    };
+    for (failure, below) in [
+        (&[][..], 500),
+        (&[FailureKind::ServerError], 500),
+        (&[FailureKind::Connect, FailureKind::Status(503)], 500),
+        (&[FailureKind::Status(503), FailureKind::Status(429), FailureKind::Status(430)], 429),
+    ] {
+        for (trip, within) in
+            [(&[errors(5_000)][..], Duration::MAX), (&[slow(250, 1), slow(100, 1)], 100 * MS)]
+        {
+            let policy = policy(failure, trip);
+            assert_eq!(policy.certainly_good(), (below, within), "{failure:?} {trip:?}");
+            assert_eq!(policy.class(CallResult::Status(below - 1), within), Class::GOOD);
+        }
+    }
+}

@@ -46,7 +46,8 @@ fn equal_findings_at_one_place_count_once() {
 fn suggestions_end_once_many_words_were_compared() {
     let sources = [Source::new("t", "")];
     let mut report = Report::new(&sources);
-    let known = |count: usize| std::iter::repeat_n("capacity", count);
+    // Empty words take no time to compare.
+    let known = |count: usize| std::iter::repeat_n("", count - 1).chain(["capacity"]);
     assert_eq!(report.nearest("capcity", known(MAX_COMPARISONS - 2)), Some("capacity"));
     assert_eq!(report.nearest("capcity", known(1)), Some("capacity"));
     assert_eq!(report.nearest("capcity", known(1)), Some("capacity"), "as many as are allowed");

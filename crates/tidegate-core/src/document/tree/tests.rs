@@ -146,25 +146,30 @@ fn documents_may_be_as_large_as_the_bounds_say() {
     let found = read(&sized(MAX_BYTES + 1)).unwrap_err();
     assert!(found.len() == 1 && found[0].contains("4194305 bytes"), "{found:?}");
 
+    // Without writing it out, aliases resolved.
+    let is_read = |text: &str| {
+        let sources = [Source::new("t.yaml", text)];
+        parse(&sources[0], 0, &mut Report::new(&sources)).is_some()
+    };
     // A list of 1000 values with itself, 998 aliases of it, and single values.
     let values = |aliases: usize, single: usize| {
         format!("[&a [{}{}]{}{}]", "x", ", x".repeat(998), ", *a".repeat(aliases), ", x".repeat(single))
     };
     for (aliases, single, good) in [(998, 999, true), (998, 1000, false), (998, 998, true), (999, 0, false)] {
-        assert_eq!(read(&values(aliases, single)).is_ok(), good, "{aliases} {single}");
+        assert_eq!(is_read(&values(aliases, single)), good, "{aliases} {single}");
     }
     // Lists are values, and so is what was refused.
     let text = values(998, 999).replace('x', "[]");
-    assert!(read(&text).is_ok());
-    assert!(read(&text.replacen("[]", "[x]", 1)).is_err());
+    assert!(is_read(&text));
+    assert!(!is_read(&text.replacen("[]", "[x]", 1)));
     let text = values(998, 999).replacen('x', "*x", 999);
     assert_eq!(read(&text).unwrap_err().len(), 999);
     let found = read(&text.replacen("*x", "[*x]", 1)).unwrap_err();
     assert!(found.len() == 1000 && found[999].contains("the document grows beyond"), "{}", found[999]);
 
-    let text = "y".repeat(1 << 20);
+    let text = "y".repeat(1 << 16);
     for (more, good) in [("", true), (", z", false)] {
-        assert_eq!(read(&format!("[&a {text}{}{more}]", ", *a".repeat(15))).is_ok(), good, "{more}");
+        assert_eq!(is_read(&format!("[&a {text}{}{more}]", ", *a".repeat(255))), good, "{more}");
     }
 }
 

@@ -122,6 +122,12 @@ fn hashed_in_pieces_is_hashed_whole() {
     }
 }
 
+#[test]
+fn a_block_holds_a_short_text_its_mark_and_its_length() {
+    assert_eq!(SHORT + 1 + size_of::<u64>(), BLOCK);
+    assert_eq!(BLOCK, 64);
+}
+
 /// Around the block's size the padding is ours, then the hasher's: all lengths give one function.
 #[test]
 fn texts_of_every_length_are_hashed_as_the_hasher_does() {

@@ -311,3 +311,23 @@ fn segments_decide() {
     assert_eq!(compiled.evaluate("f", None, acme).unwrap().variant, "on");
     assert_eq!(compiled.evaluate("f", None, NOTHING).unwrap().variant, "off");
 }
+
+#[test]
+fn reasons_have_places_below_their_number() {
+    let all = [Reason::Static, Reason::TargetingMatch, Reason::Split, Reason::Default, Reason::Error];
+    assert_eq!(all.map(Reason::index), [0, 1, 2, 3, 4]);
+    assert_eq!(all.len(), Reason::COUNT);
+    for reason in all {
+        assert_eq!(reason.to_string(), reason.name());
+    }
+}
+
+#[test]
+fn a_variant_is_told_with_its_place() {
+    let three = &[("a", "1"), ("b", "2"), ("c", "3")];
+    let all = flags(three.iter().map(|(name, _)| flag(name, three, name, vec![])).collect());
+    for (at, (name, _)) in three.iter().enumerate() {
+        let found = all.evaluate(name, None, NOTHING).unwrap();
+        assert_eq!((found.variant, found.variant_index), (*name, at));
+    }
+}
