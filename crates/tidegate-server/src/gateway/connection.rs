@@ -25,7 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::body::Streamed;
 use super::drain::Token;
-use super::inbound::normalise;
+use super::inbound::{Refusal, normalise};
 use super::io::{Closing, InFlight, Io, Phase, Prefix, Progress, Protocol};
 use super::listener::{Handler, ListenerConfig};
 
@@ -98,7 +98,7 @@ pub(super) async fn serve<H: Handler>(
         async move {
             let response = match admitted {
                 Ok(request) => handler.handle(request, peer).await,
-                Err(response) => *response,
+                Err(refused) => refused.response(),
             };
             Ok::<_, Infallible>(response.map(|body| Tracked { body, ends_by_closing, in_flight }))
         }
@@ -168,26 +168,39 @@ struct RequestLimits {
     max_headers: usize,
 }
 
-/// The request as handlers get it, or the answer of one that is refused before any of them.
+/// Why a request reaches no handler.
+enum Refused {
+    Malformed(Refusal),
+    TooManyHeaders,
+}
+
+impl Refused {
+    fn response(self) -> Response<Body> {
+        match self {
+            Self::Malformed(refusal) => refusal.response(),
+            Self::TooManyHeaders => {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
+                response
+            }
+        }
+    }
+}
+
+/// The request as handlers get it.
 fn admit(
     mut request: Request<Incoming>,
     token: &Arc<Token>,
     progress: &Arc<Progress>,
     limits: RequestLimits,
-) -> Result<Request<Body>, Box<Response<Body>>> {
-    match normalise(&mut request) {
-        Err(refusal) => return Err(Box::new(refusal.response())),
-        Ok(true) => {
-            // Whoever splices the streams later holds it, so that a shutdown knows of them.
-            request.extensions_mut().insert(Arc::clone(token));
-        }
-        Ok(false) => {}
+) -> Result<Request<Body>, Refused> {
+    if normalise(&mut request).map_err(Refused::Malformed)? {
+        // Whoever splices the streams later holds it, so that a shutdown knows of them.
+        request.extensions_mut().insert(Arc::clone(token));
     }
     // hyper counts the headers of HTTP/1 only.
     if request.version() == Version::HTTP_2 && request.headers().len() > limits.max_headers {
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = http::StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE;
-        return Err(Box::new(response));
+        return Err(Refused::TooManyHeaders);
     }
     Ok(request.map(|incoming| {
         if incoming.is_end_stream() {
