@@ -48,7 +48,7 @@ async fn a_batch_answers_each_caller_with_its_own_record() {
                     assert!(now > tidegate_core::Timestamp::from_secs(1_700_000_000));
                 }
                 Err(error) => {
-                    assert!(at == BAD && matches!(error, StoreError::Corrupt { .. }), "{at}: {error}")
+                    assert!(at == BAD && matches!(error, StoreError::Corrupt { .. }), "{at}: {error}");
                 }
             }
         }
