@@ -1,8 +1,8 @@
 //! Decisions in process, ours beside a floor and a peer, interleaved in one run.
 //!
-//! `cargo run --release -p inproc -- [reps] [ms] [group]` prints, for all groups or those whose name begins so, for one and two threads, the nanoseconds that
-//! one decision takes (wall time of the slowest thread), as the median and range of the repetitions,
-//! and the ratio to the group's floor and peer.
+//! `cargo run --release -p inproc -- [reps] [ms] [group]` prints, for all groups or those whose name
+//! begins so, for one and two threads, the nanoseconds that one decision takes (wall time of the slowest
+//! thread), as the median and range of the repetitions, and the ratio to the group's floor and peer.
 
 mod breaker;
 mod flag;

@@ -11,10 +11,11 @@
 //! - `n ≤ 8`, as for every round rate: a unit is `1/n` ns and a token costs `p`. All is exact.
 //! - otherwise a token costs `k = ⌊p/n⌋` units and `units(now) = ⌊now × k × n ÷ p⌋`. The long-run
 //!   rate is exact too; after an idle time a token may come up to one unit early, which is less than
-//!   2 ns (longer only where capacity × interval passes 146 years).
+//!   2 ns (longer only where capacity × interval passes 73 years).
 //!
-//! Unit times wrap around at 2⁶⁴ and are compared by their distance, so no date is the last one. A
-//! state must be touched or dropped within 2⁶³ units (36 years at the least).
+//! Unit times wrap around at 2⁶³ and are compared by their distance, so no date is the last one. A
+//! state must be touched or dropped within 2⁶² units (18 years at the least). The 64th bit is left to
+//! who stores it.
 
 use super::{
     Answer, Counter, Decision, MAX_COUNT, MAX_PERIOD, NOW, REORDER, Retry, mul_div_ceil, retry_in, saturate,
@@ -23,8 +24,10 @@ use crate::Timestamp;
 use crate::rule::model::{Algorithm, Rate};
 use crate::time::nanos;
 
+/// Where unit times wrap around.
+const WRAP: u64 = 1 << 63;
 /// Largest debt in units; a quarter of the range, so that a debt is never taken for the past.
-pub(super) const MAX_DEBT: u64 = 1 << 62;
+pub(super) const MAX_DEBT: u64 = WRAP / 4;
 /// Finest exact unit: a fraction of a nanosecond.
 const MAX_FRACTION: u64 = 8;
 
@@ -36,6 +39,9 @@ pub struct TokenBucket {
     per_token: u64,
     /// What an empty bucket owes.
     full_debt: u64,
+    /// 2⁶⁴ ÷ `per_token`, rounded down or one less: a multiplication by it is several times quicker
+    /// than the division.
+    inverse: u64,
 }
 
 /// How nanoseconds become units.
@@ -47,9 +53,16 @@ enum Scale {
     Ratio { num: u64, den: u64 },
 }
 
-/// When the debt is repaid, in units, wrapping.
+/// When the debt is repaid, in units, wrapping: below 2⁶³.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival(pub(super) u64);
+pub struct Arrival(u64);
+
+impl Arrival {
+    #[inline]
+    pub(super) fn new(units: u64) -> Self {
+        Self(units % WRAP)
+    }
+}
 
 impl TokenBucket {
     /// A bucket of `capacity` tokens (from 1) that gains `refill.count` in every `refill.per`.
@@ -70,7 +83,54 @@ impl TokenBucket {
             // per_token × n ≤ p, so neither overflows.
             (Scale::Ratio { num: per_token.saturating_mul(n), den: p }, per_token)
         };
-        Self { scale, capacity, per_token, full_debt: capacity.saturating_mul(per_token) }
+        let inverse = u64::MAX.checked_div(per_token).unwrap_or(0);
+        Self { scale, capacity, per_token, full_debt: capacity.saturating_mul(per_token), inverse }
+    }
+
+    /// What [`settle`](Counter::settle), [`test`](Counter::test) and [`take`](Counter::take) do in turn:
+    /// the decision, and the state if it is charged.
+    ///
+    /// `None` for a state so far ahead that it must be settled: only a clock that was set back, or other
+    /// numbers, leave one. A state returned is `state` itself or later than it.
+    #[inline]
+    pub fn step(&self, state: Arrival, cost: u64, now: Timestamp) -> Option<(Decision, Arrival)> {
+        let at = self.units(now);
+        let debt = Self::debt(state, at);
+        if debt > self.full_debt {
+            return None;
+        }
+        let (decision, after) = self.judge(debt, cost, now);
+        Some((decision, if decision.admitted() { Arrival::new(at.wrapping_add(after)) } else { state }))
+    }
+
+    /// The decision on a bucket that owes `debt`, and what it owes then.
+    #[inline]
+    fn judge(&self, debt: u64, cost: u64, now: Timestamp) -> (Decision, u64) {
+        let (answer, debt) = if cost > self.capacity {
+            (Answer::Denied(Retry::Never), debt)
+        } else {
+            let after = debt.saturating_add(cost.saturating_mul(self.per_token));
+            match after.checked_sub(self.full_debt) {
+                None | Some(0) => (NOW, after),
+                Some(missing) => (retry_in(self.nanos_until(missing, now)), debt),
+            }
+        };
+        let decision = Decision {
+            answer,
+            limit: self.capacity,
+            remaining: self.tokens(self.full_debt.saturating_sub(debt)),
+            reset: self.nanos_until(debt, now),
+        };
+        (decision, debt)
+    }
+
+    /// How many whole tokens `units` buy.
+    #[inline]
+    fn tokens(&self, units: u64) -> u64 {
+        // Short by less than two: by less than one for the rounded inverse, and by what is cut off here.
+        let least = ((u128::from(units) * u128::from(self.inverse)) >> 64) as u64;
+        let rest = units.wrapping_sub(least.wrapping_mul(self.per_token));
+        least.saturating_add(u64::from(rest >= self.per_token))
     }
 
     #[inline]
@@ -85,8 +145,8 @@ impl TokenBucket {
     /// What is owed at `at`, in units.
     #[inline]
     pub(super) fn debt(state: Arrival, at: u64) -> u64 {
-        let ahead = state.0.wrapping_sub(at);
-        if ahead >> 63 == 0 { ahead } else { 0 }
+        let ahead = state.0.wrapping_sub(at) % WRAP;
+        if ahead < WRAP / 2 { ahead } else { 0 }
     }
 
     /// The shortest time, in nanoseconds, after which `units` more have passed.
@@ -116,7 +176,7 @@ impl TokenBucket {
     /// clock set back leaves; it is brought to `most`.
     pub(super) fn bound(&self, state: &mut Arrival, most: u64, at: u64) {
         if Self::debt(*state, at) > most.saturating_add(self.reorder()) {
-            state.0 = at.wrapping_add(most);
+            *state = Arrival::new(at.wrapping_add(most));
         }
     }
 
@@ -147,7 +207,7 @@ impl Counter for TokenBucket {
 
     #[inline]
     fn fresh(&self, now: Timestamp) -> Arrival {
-        Arrival(self.units(now))
+        Arrival::new(self.units(now))
     }
 
     #[inline]
@@ -165,24 +225,7 @@ impl Counter for TokenBucket {
 
     #[inline]
     fn test(&self, state: &Arrival, cost: u64, now: Timestamp) -> Decision {
-        let at = self.units(now);
-        let debt = Self::debt(*state, at);
-        let (answer, debt) = if cost > self.capacity {
-            (Answer::Denied(Retry::Never), debt)
-        } else {
-            let after = debt.saturating_add(cost.saturating_mul(self.per_token));
-            match after.checked_sub(self.full_debt) {
-                None | Some(0) => (NOW, after),
-                Some(missing) => (retry_in(self.nanos_until(missing, now)), debt),
-            }
-        };
-        let left = self.full_debt.saturating_sub(debt);
-        Decision {
-            answer,
-            limit: self.capacity,
-            remaining: left.checked_div(self.per_token).unwrap_or(0),
-            reset: self.nanos_until(debt, now),
-        }
+        self.judge(Self::debt(*state, self.units(now)), cost, now).0
     }
 
     #[inline]
@@ -190,17 +233,28 @@ impl Counter for TokenBucket {
         let at = self.units(now);
         let debt = Self::debt(*state, at).saturating_add(cost.saturating_mul(self.per_token));
         // Without a test before it the debt could be taken for the past.
-        state.0 = at.wrapping_add(debt.min(MAX_DEBT));
+        *state = Arrival::new(at.wrapping_add(debt.min(MAX_DEBT)));
     }
 
     /// Keeps the debt: tokens = clamp(new capacity − (old capacity − tokens), 0, new capacity).
     fn convert(&self, old: &Self, state: &mut Arrival, now: Timestamp) {
         let debt = Self::debt(*state, old.units(now)).min(old.full_debt);
-        state.0 = self.units(now).wrapping_add(self.debt_from(old, debt).min(self.full_debt));
+        let debt = self.debt_from(old, debt).min(self.full_debt);
+        *state = Arrival::new(self.units(now).wrapping_add(debt));
     }
 
     fn seed(&self, shared: &Arrival) -> Option<Arrival> {
         Some(*shared)
+    }
+
+    #[inline]
+    fn to_word(state: &Arrival) -> Option<u64> {
+        Some(state.0)
+    }
+
+    #[inline]
+    fn from_word(word: u64) -> Option<Arrival> {
+        Some(Arrival::new(word))
     }
 }
 

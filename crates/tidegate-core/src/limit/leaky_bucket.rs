@@ -84,7 +84,7 @@ impl Counter for LeakyBucket {
     fn convert(&self, old: &Self, state: &mut Backlog, now: Timestamp) {
         let debt = TokenBucket::debt(state.free, old.places.units(now)).min(state.span);
         let debt = self.places.debt_from(&old.places, debt).min(super::gcra::MAX_DEBT);
-        state.free = Arrival(self.places.units(now).wrapping_add(debt));
+        state.free = Arrival::new(self.places.units(now).wrapping_add(debt));
         state.span = debt.max(self.places.full_debt());
     }
 

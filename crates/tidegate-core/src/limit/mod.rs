@@ -185,6 +185,19 @@ pub trait Counter: Clone + PartialEq + Send + Sync + 'static {
     /// Gives up precision to hold one record less, without ever admitting more for it.
     fn coarsen(_state: &mut Self::State) {}
 
+    /// A state that is one word, as that word: below 2⁶³, and never less (as a distance on the circle)
+    /// from one decision to the next while the clock runs forward. `None` for every other kind.
+    fn to_word(state: &Self::State) -> Option<u64> {
+        let _ = state;
+        None
+    }
+
+    /// The state that [`to_word`](Self::to_word) gave this word.
+    fn from_word(word: u64) -> Option<Self::State> {
+        let _ = word;
+        None
+    }
+
     /// One whole step: `(parameters, state, cost, now) -> (decision, new state)`.
     fn decide(&self, mut state: Self::State, cost: u64, now: Timestamp) -> (Decision, Self::State) {
         self.settle(&mut state, now);

@@ -1,16 +1,27 @@
 //! Limits counted in this process.
 //!
-//! Every rule has a table of counters, split into shards with a lock each. A decision holds the lock
-//! of each shard that it touches from the first test to the last charge, so it is one atomic step, and
-//! a call that any enforced limit denies is charged nowhere.
+//! Every rule has a table of counters, split into shards. A shard has a lock, and whoever holds it owns
+//! the shard's counters. A decision on several of them holds the lock of each shard that it touches from
+//! the first test to the last charge, so it is one atomic step, and a call that any enforced limit
+//! denies is charged nowhere.
+//!
+//! A token bucket is one word, and a decision on one bucket alone is one compare-and-set without a lock
+//! ([`lines`]). That needs a counter that is there, was filled under the numbers now in force, and is not
+//! held by an owner. All else is asked of the owner: a new key, numbers that changed, a clock that was
+//! set back, a full table.
 //!
 //! # Memory
 //!
-//! A key is not stored; its counter is found by 64 bits of `SipHash` and 32 bits of a second hash, both
-//! seeded at random for each table. (That two of 10⁶ keys share a counter has a chance below 10⁻¹⁶; they
-//! would then be limited together, never admitted more.) An entry of a token bucket takes 24 bytes, and
-//! in the table, with the free places that hashing needs, 29 to 58 bytes; 115 at worst, after long
-//! churn. So does one of concurrency; a fixed window or a leaky bucket takes 4/3 of that, a sliding
+//! A key is not stored. A token bucket takes 16 bytes, in lines that are between 9/16 and 3/4 full: 21 to
+//! 29 bytes. It is found by 54 bits of `SipHash`, keyed at random for each table, beside those that choose
+//! its shard: that any two of 10⁶ keys share a counter has a chance of 3 × 10⁻⁵ divided by the number of
+//! shards, and nobody outside can look for such a pair. They would then be limited together, never
+//! admitted more. A few of 10³ buckets, for which the lines near their own have no room, are kept like
+//! the rest:
+//!
+//! Any other counter is found by 64 bits of `SipHash` and 32 bits of a second hash (a chance below 10⁻¹⁶).
+//! One of concurrency takes 24 bytes, and in its table, with the free places that hashing needs, 29 to 58
+//! bytes; 115 at worst, after long churn. A fixed window or a leaky bucket takes 4/3 of that, a sliding
 //! window 5/3, and a sliding log 7/3 and 16 to 32 bytes for each instant in its window (64 at least).
 //!
 //! A flood of new keys cannot make it grow without bound, and cannot make it forget a throttled key: an
@@ -20,6 +31,7 @@
 //! key that gets a place of its own starts with what the shared counter had used, so that leaving it
 //! gains nothing.
 
+mod lines;
 mod permits;
 mod shard;
 mod table;
@@ -180,7 +192,7 @@ pub struct Verdict {
 #[derive(Debug)]
 pub struct Outcome {
     /// In the order of the asks.
-    pub verdicts: SmallVec<[Verdict; 4]>,
+    pub verdicts: SmallVec<[Verdict; 2]>,
     /// Whether every enforced limit admits the call. If not, nothing was charged anywhere.
     pub admitted: bool,
     /// How long the admitted call must wait for its turn: the longest of its leaky buckets.

@@ -10,9 +10,9 @@ use tidegate_store::memory::limits::{Ask, LimitVersion, LocalLimits, LocalLimits
 /// Set for the child.
 const CHILD: &str = "TIDEGATE_TEST_RESIDENT_CHILD";
 const KEYS: u64 = 1_000_000;
-/// What the documentation promises for a token bucket while keys only come, 58, and a tenth for what the
-/// allocator keeps of smaller tables.
-const BYTES_PER_KEY: u64 = 64;
+/// What the documentation promises for a token bucket while keys only come, 28.5, and an eighth for what
+/// the allocator keeps of smaller tables.
+const BYTES_PER_KEY: u64 = 32;
 const NOW: Timestamp = Timestamp::from_secs(1_790_000_000);
 
 #[test]

@@ -5,13 +5,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use parking_lot::RwLock;
 use tidegate_core::Timestamp;
 use tidegate_core::limit::concurrency::Concurrency;
-use tidegate_core::limit::{Counter, Decision, REORDER};
+use tidegate_core::limit::{Counter, Decision, REORDER, TokenBucket};
 
 use super::LocalLimitsConfig;
-use super::shard::{Entry, Held, Place, Shard};
+use super::lines::{Lines, MAX_PARAMS, Print};
+use super::shard::{Cell, Entry, Held, Place};
 
 /// A table is not split into shards of fewer keys than this.
 const MIN_SHARD_KEYS: usize = 64;
@@ -31,7 +32,11 @@ pub(super) struct Table<C: Counter> {
     max_runs: usize,
     keyed: bool,
     /// Made when first asked. One more than `shard_count`: the last holds the shared counters.
-    shards: OnceLock<Box<[Mutex<Shard<C>>]>>,
+    shards: OnceLock<Box<[Cell<C>]>>,
+    /// Whether a counter is one word, and so may be kept in lines.
+    flat: bool,
+    /// The line of the one counter of a rule without a key, if it is flat.
+    pub(super) single: Option<Lines>,
     /// Oldest first. Never locked before a shard by one who then wants a shard.
     generations: RwLock<Vec<Arc<Generation<C>>>>,
     /// Whether a shared counter is in use. Changed only under the last shard's lock.
@@ -53,11 +58,19 @@ pub(super) struct Generation<C> {
 pub(super) struct Bound<C: Counter> {
     pub(super) table: Arc<Table<C>>,
     generation: Arc<Generation<C>>,
+    /// The first of the generation's numbers, close at hand, and its id.
+    own: Option<C>,
+    first: u32,
 }
 
 impl<C: Counter> Clone for Bound<C> {
     fn clone(&self) -> Self {
-        Self { table: Arc::clone(&self.table), generation: Arc::clone(&self.generation) }
+        Self {
+            table: Arc::clone(&self.table),
+            generation: Arc::clone(&self.generation),
+            own: self.own.clone(),
+            first: self.first,
+        }
     }
 }
 
@@ -68,6 +81,8 @@ impl<C: Counter> Bound<C> {
         // Both are powers of two, and so is the lesser.
         let most = 1 << (config.max_keys / MIN_SHARD_KEYS).max(1).ilog2();
         let shard_count = if keyed { config.shards.min(most) } else { 1 };
+        let own = generation.params.first().cloned();
+        let flat = own.as_ref().is_some_and(|own| C::to_word(&own.fresh(Timestamp::EPOCH)).is_some());
         let table = Table {
             uid,
             sip: RandomState::new(),
@@ -77,13 +92,15 @@ impl<C: Counter> Bound<C> {
             max_runs: config.max_log_runs,
             keyed,
             shards: OnceLock::new(),
+            flat,
+            single: (flat && !keyed).then(|| Lines::new(1)),
             generations: RwLock::new(vec![Arc::clone(&generation)]),
             overflowing: AtomicBool::new(false),
             overflowed: AtomicU64::new(0),
             coarsened: AtomicU64::new(0),
             runs: AtomicUsize::new(0),
         };
-        Self { table: Arc::new(table), generation }
+        Self { table: Arc::new(table), generation, own, first: 0 }
     }
 
     /// The same table under other numbers. `None` when ids have run out.
@@ -94,7 +111,8 @@ impl<C: Counter> Bound<C> {
         let generation = Arc::new(Generation { first, params: params.into_boxed_slice() });
         generation.end()?;
         generations.push(Arc::clone(&generation));
-        Some(Self { table: Arc::clone(&self.table), generation })
+        let own = generation.params.first().cloned();
+        Some(Self { table: Arc::clone(&self.table), generation, own, first })
     }
 
     pub(super) fn place(&self, key: &[u8]) -> Place {
@@ -102,7 +120,7 @@ impl<C: Counter> Bound<C> {
     }
 
     pub(super) fn lock(&self, shard: usize) -> Held<'_, C> {
-        Held::new(self, self.table.lock(shard))
+        Held::new(self, self.table.cell(shard), self.table.flat && shard < self.table.shard_count)
     }
 
     pub(super) fn lock_overflow(&self) -> Held<'_, C> {
@@ -163,12 +181,12 @@ impl<C: Counter> Bound<C> {
     }
 
     /// Whether an entry decides like a fresh one, also for a call that read the clock a little earlier.
-    pub(super) fn is_fresh(&self, entry: &Entry<C::State>, now: Timestamp) -> bool {
+    pub(super) fn is_fresh(&self, params: u32, state: &C::State, now: Timestamp) -> bool {
         let now = now.before(REORDER);
-        let own = entry.params.checked_sub(self.generation.first);
+        let own = params.checked_sub(self.generation.first);
         match own.and_then(|own| self.generation.params.get(own as usize)) {
-            Some(params) => params.is_fresh(&entry.state, now),
-            None => self.table.params(entry.params).is_some_and(|params| params.is_fresh(&entry.state, now)),
+            Some(params) => params.is_fresh(state, now),
+            None => self.table.params(params).is_some_and(|params| params.is_fresh(state, now)),
         }
     }
 
@@ -189,8 +207,8 @@ impl<C: Counter> Bound<C> {
             decision
         };
         let mut home = self.lock(place.shard);
-        if let Some(entry) = home.shard.find(place) {
-            return (self.step(entry, variant, now, decide).unwrap_or(Decision::NEVER), place);
+        if let Some(decision) = home.with(place, |entry| self.step(entry, variant, now, decide)) {
+            return (decision.unwrap_or(Decision::NEVER), place);
         }
         home.sweep(now);
         if home.has_room() && !self.table.overflowing.load(Ordering::Acquire) {
@@ -200,25 +218,25 @@ impl<C: Counter> Bound<C> {
             };
             let decision = self.step(&mut entry, variant, now, decide).unwrap_or(Decision::NEVER);
             if charge && decision.admitted() {
-                home.shard.insert(entry);
+                home.add(place, entry, now);
             }
             return (decision, place);
         }
         let mut overflow = self.lock_overflow();
         let at = overflow.receive(&mut home, place, variant, now);
         let held = if at.shard == place.shard { &mut home } else { &mut overflow };
-        let decision = held.shard.find(at).and_then(|entry| self.step(entry, variant, now, decide));
-        (decision.unwrap_or(Decision::NEVER), at)
+        let decision = held.with(at, |entry| self.step(entry, variant, now, decide));
+        (decision.flatten().unwrap_or(Decision::NEVER), at)
     }
 
     /// What [`decide`](Self::decide) would say, without effect.
     pub(super) fn peek(&self, place: Place, variant: usize, cost: u64, now: Timestamp) -> (Decision, bool) {
         let home = self.lock(place.shard);
-        let mut found = home.shard.get(place).cloned();
+        let mut found = home.look(place);
         let mut shared = false;
-        let full = home.shard.entries.len() >= self.table.shard_keys;
+        let full = !home.has_room();
         if found.is_none() && (full || self.table.overflowing.load(Ordering::Acquire)) {
-            found = self.lock_overflow().shard.get(self.table.overflow_place(self.variant(variant))).cloned();
+            found = self.lock_overflow().look(self.table.overflow_place(self.variant(variant)));
             shared = full;
         }
         let decision = found.or_else(|| self.new_entry(place, variant, now)).and_then(|mut entry| {
@@ -230,7 +248,7 @@ impl<C: Counter> Bound<C> {
 
     pub(super) fn keys(&self) -> usize {
         let shards = self.table.shards.get().map_or(&[] as &[_], |shards| &shards[..]);
-        shards.iter().take(self.table.shard_count).map(|shard| shard.lock().entries.len()).sum()
+        shards.iter().take(self.table.shard_count).map(|shard| shard.lock().keys()).sum()
     }
 
     /// Drops what equals a fresh entry everywhere, and gives memory back.
@@ -262,14 +280,23 @@ impl<C: Counter> Table<C> {
         if !self.keyed {
             return Place { shard: 0, hash: 0, check: 0 };
         }
-        let mut sip = self.sip.build_hasher();
-        sip.write(key);
-        let hash = sip.finish();
+        let hash = self.hash(key);
         let mut check = self.check.build_hasher();
         check.write(key);
-        // The table uses the lowest bits and the highest seven.
-        let shard = (hash >> 40) as usize & self.shard_count.saturating_sub(1);
-        Place { shard, hash, check: (check.finish() >> 32) as u32 }
+        Place { shard: self.shard_of(hash), hash, check: (check.finish() >> 32) as u32 }
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        let mut sip = self.sip.build_hasher();
+        sip.write(key);
+        sip.finish()
+    }
+
+    /// By bits that neither the hash table (the lowest, and the highest seven) nor [`Print`] uses.
+    #[inline]
+    fn shard_of(&self, hash: u64) -> usize {
+        (hash >> 40) as usize & self.shard_count.saturating_sub(1)
     }
 
     /// Where the keys that share `variant`'s numbers are counted.
@@ -279,13 +306,10 @@ impl<C: Counter> Table<C> {
         Place { shard: self.shard_count, hash, check: variant as u32 }
     }
 
-    fn lock(&self, shard: usize) -> MutexGuard<'_, Shard<C>> {
-        let shards = self.shards.get_or_init(|| {
-            let shard = || Mutex::new(Shard::default());
-            (0..=self.shard_count).map(|_| shard()).collect()
-        });
+    fn cell(&self, shard: usize) -> &Cell<C> {
+        let shards = self.shards.get_or_init(|| (0..=self.shard_count).map(|_| Cell::default()).collect());
         // Places are made by this table only, so the index is always in range.
-        shards[shard.min(self.shard_count)].lock()
+        &shards[shard.min(self.shard_count)]
     }
 
     /// The numbers with this id.
@@ -325,21 +349,60 @@ impl<C: Counter> Table<C> {
             idle.map(|generation| generation.first).collect()
         };
         let starts: Vec<u32> = self.generations.read().iter().map(|generation| generation.first).collect();
-        for shard in self.shards.get().map_or(&[] as &[_], |shards| &shards[..]) {
-            for entry in &shard.lock().entries {
-                let after = starts.partition_point(|first| *first <= entry.params);
-                let first = after.checked_sub(1).and_then(|at| starts.get(at));
-                unused.retain(|candidate| Some(candidate) != first);
+        let mut uses = |params: u32| {
+            let after = starts.partition_point(|first| *first <= params);
+            let first = after.checked_sub(1).and_then(|at| starts.get(at));
+            unused.retain(|candidate| Some(candidate) != first);
+        };
+        for cell in self.shards.get().map_or(&[] as &[_], |shards| &shards[..]) {
+            let shard = cell.lock();
+            shard.entries.iter().for_each(|entry| uses(entry.params));
+            let lines = cell.lines.load_full();
+            for lines in lines.as_deref().into_iter().chain(&self.single) {
+                lines.all().filter_map(|at| lines.get(at)).for_each(|kept| uses(kept.params));
             }
         }
         self.generations.write().retain(|generation| !unused.contains(&generation.first));
     }
 }
 
+impl Bound<TokenBucket> {
+    /// The whole of a decision, without a lock. `None` when that cannot be: ask [`decide`](Self::decide).
+    #[inline]
+    pub(super) fn quick(
+        &self,
+        key: &[u8],
+        variant: usize,
+        cost: u64,
+        now: Timestamp,
+        charge: bool,
+    ) -> Option<Decision> {
+        let (params, id) = if variant == 0 {
+            (self.own.as_ref()?, self.first)
+        } else {
+            let variant = self.variant(variant);
+            (self.generation.params.get(variant)?, self.first.saturating_add(variant as u32))
+        };
+        if id >= MAX_PARAMS {
+            return None;
+        }
+        let step = |word: u64| {
+            let (decision, next) = params.step(TokenBucket::from_word(word)?, cost, now)?;
+            Some((decision, if charge { TokenBucket::to_word(&next)? } else { word }))
+        };
+        if let Some(single) = &self.table.single {
+            return single.quick_single(id, step);
+        }
+        let hash = self.table.hash(key);
+        let cell = self.table.shards.get()?.get(self.table.shard_of(hash))?;
+        cell.lines.load().as_ref()?.quick(Print::new(hash), id, step)
+    }
+}
+
 impl Table<Concurrency> {
     /// Gives back what a call took at `place`.
     pub(super) fn release(&self, place: Place, cost: u64) {
-        if let Some(entry) = self.lock(place.shard).find(place) {
+        if let Some(entry) = self.cell(place.shard).lock().find(place) {
             Concurrency::release(&mut entry.state, cost);
         }
     }

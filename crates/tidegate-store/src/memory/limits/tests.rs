@@ -1,3 +1,5 @@
+mod lockless;
+
 use std::sync::Barrier;
 use std::sync::atomic::AtomicUsize;
 use std::thread;
@@ -504,6 +506,7 @@ fn entries_are_as_small_as_stated() {
     use shard::Entry;
     use tidegate_core::limit::{Counter, concurrency, fixed_window, gcra, leaky_bucket, sliding_window};
 
+    assert_eq!(size_of::<lines::Lines>(), 16);
     assert_eq!(size_of::<Entry<gcra::Arrival>>(), 24);
     assert_eq!(size_of::<Entry<concurrency::InFlight>>(), 24);
     assert_eq!(size_of::<Entry<fixed_window::Used>>(), 32);

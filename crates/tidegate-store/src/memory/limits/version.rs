@@ -85,7 +85,19 @@ impl LimitVersion {
     /// never charged. The same counter may be asked twice: the second is decided as after the first.
     ///
     /// A rule index that does not exist is denied for good.
+    #[inline]
     pub fn decide(&self, asks: &[Ask<'_>], now: Timestamp) -> Outcome {
+        if let [ask] = asks
+            && let Some(rule) = self.rules.get(ask.rule)
+            && let AnyBound::TokenBucket(bound) = &rule.bound
+            && let Some(decision) = bound.quick(ask.key, ask.variant, ask.cost, now, rule.mode != Mode::Off)
+        {
+            return Outcome::one(Verdict { rule: ask.rule, mode: rule.mode, decision, overflow: false });
+        }
+        self.decide_locked(asks, now)
+    }
+
+    fn decide_locked(&self, asks: &[Ask<'_>], now: Timestamp) -> Outcome {
         match asks {
             [ask] => self.decide_one(*ask, now),
             _ => self.decide_all(asks, now),
@@ -265,6 +277,12 @@ impl<'a> Shards<'a> {
                 }
             });
         }
+        // What is there is kept before anything is made, which could take the place of what is fresh.
+        for step in steps.iter().flatten() {
+            if let Some(shard) = held.get_mut(step.held) {
+                each!(AnyHeld, shard, shard => if shard.contains(step.place) { shard.keep(step.place) });
+            }
+        }
         let mut sharing: SmallVec<[(u64, usize, &'a AnyBound); 4]> = SmallVec::new();
         for (at, (ask, home)) in asks.iter().zip(&homes).enumerate() {
             if let (Some(Some(step)), Some((uid, _, bound))) = (steps.get_mut(at), home)
@@ -272,7 +290,10 @@ impl<'a> Shards<'a> {
             {
                 match each!(AnyHeld, shard, shard => shard.prepare(step.place, ask.variant, now)) {
                     Prepared::Found => {}
-                    Prepared::Made => step.made = true,
+                    Prepared::Made => {
+                        step.made = true;
+                        each!(AnyHeld, shard, shard => shard.keep(step.place));
+                    }
                     Prepared::AskShared => sharing.push((*uid, at, bound)),
                 }
             }
@@ -292,6 +313,8 @@ impl<'a> Shards<'a> {
                 let place = receive(&mut held, step.held, step.place, ask.variant, now);
                 if place != step.place {
                     *step = Step { held: overflow, place, overflow: true, made: false };
+                } else if let Some(shard) = held.get_mut(step.held) {
+                    each!(AnyHeld, shard, shard => shard.keep(place));
                 }
             }
         }
@@ -422,6 +445,18 @@ impl Verdict {
 impl Outcome {
     fn empty() -> Self {
         Self { verdicts: SmallVec::new(), admitted: true, wait: Duration::ZERO, permits: Permits::default() }
+    }
+
+    /// Built in place: to go through [`empty`](Self::empty) costs as much as the decision.
+    #[inline]
+    fn one(verdict: Verdict) -> Self {
+        let enforced = verdict.mode == Mode::Enforce;
+        Self {
+            verdicts: SmallVec::from_iter([verdict]),
+            admitted: !enforced || verdict.decision.admitted(),
+            wait: if enforced { verdict.decision.wait() } else { Duration::ZERO },
+            permits: Permits::default(),
+        }
     }
 
     fn add(&mut self, verdict: Verdict) {
