@@ -217,10 +217,7 @@ impl Counter for TokenBucket {
 
     #[inline]
     fn settle(&self, state: &mut Arrival, now: Timestamp) {
-        let at = self.units(now);
-        if Self::debt(*state, at) > self.full_debt {
-            self.bound(state, self.full_debt, at);
-        }
+        self.bound(state, self.full_debt, self.units(now));
     }
 
     #[inline]

@@ -187,14 +187,12 @@ pub trait Counter: Clone + PartialEq + Send + Sync + 'static {
 
     /// A state that is one word, as that word: below 2⁶³, and never less (as a distance on the circle)
     /// from one decision to the next while the clock runs forward. `None` for every other kind.
-    fn to_word(state: &Self::State) -> Option<u64> {
-        let _ = state;
+    fn to_word(_state: &Self::State) -> Option<u64> {
         None
     }
 
     /// The state that [`to_word`](Self::to_word) gave this word.
-    fn from_word(word: u64) -> Option<Self::State> {
-        let _ = word;
+    fn from_word(_word: u64) -> Option<Self::State> {
         None
     }
 

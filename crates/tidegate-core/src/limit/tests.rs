@@ -111,6 +111,9 @@ fn a_state_of_one_size_holds_no_records_to_give_up() {
         C::coarsen(&mut state);
         assert_eq!(C::footprint(&state), records);
         assert!(!rule.is_fresh(&state, TODAY), "what was used is forgotten");
+        // One word is a state of the token bucket, and of no other.
+        let is_word = C::compile(&Algorithm::TokenBucket { capacity: 1, refill: per(1, SECOND) }).is_some();
+        assert_eq!((C::to_word(&state).is_some(), C::from_word(7).is_some()), (is_word, is_word));
     }
     check(&TokenBucket::new(10, per(10, SECOND)), 0);
     check(&FixedWindow::new(10, SECOND), 0);

@@ -306,3 +306,69 @@ fn what_is_taken_untested_is_owed_and_never_past() {
         }
     }
 }
+
+#[test]
+fn half_the_circle_ahead_is_the_past() {
+    for at in [0, 1, WRAP / 2, WRAP - 1, u64::MAX] {
+        for (ahead, debt) in
+            [(0, 0), (1, 1), (WRAP / 2 - 1, WRAP / 2 - 1), (WRAP / 2, 0), (WRAP - 1, 0), (WRAP, 0)]
+        {
+            let state = Arrival::new(at.wrapping_add(ahead));
+            assert_eq!(TokenBucket::debt(state, at), debt, "{at} {ahead}");
+        }
+    }
+}
+
+#[test]
+fn a_state_is_one_word_below_2_to_the_63() {
+    let rule = TokenBucket::new(5, per(1, SECOND));
+    let mut state = rule.fresh(TODAY);
+    rule.take(&mut state, 3, TODAY);
+    let word = TokenBucket::to_word(&state).unwrap();
+    assert_eq!(word, TODAY.as_nanos() + 3_000_000_000);
+    assert_eq!(TokenBucket::from_word(word), Some(state));
+    assert_eq!(TokenBucket::from_word(word + WRAP), Some(state), "the 64th bit is not part of it");
+    assert_eq!(
+        TokenBucket::from_word(u64::MAX).and_then(|state| TokenBucket::to_word(&state)),
+        Some(WRAP - 1)
+    );
+}
+
+/// What [`TokenBucket::step`] must do: the three steps one by one, unless they would settle the state.
+fn check_step(rule: &TokenBucket, state: Arrival, cost: u64, now: Timestamp) {
+    let full = TokenBucket::debt(state, rule.units(now)) <= rule.full_debt;
+    let one_by_one = rule.decide(state, cost, now);
+    assert_eq!(rule.step(state, cost, now), full.then_some(one_by_one), "{rule:?} {state:?} {cost} {now:?}");
+}
+
+#[test]
+fn one_step_is_the_three_in_turn() {
+    for rule in [TokenBucket::new(5, per(1, SECOND)), TokenBucket::new(5, per(999_983, SECOND))] {
+        let at = rule.units(TODAY);
+        for owed in [0, 1, rule.per_token, rule.full_debt - 1, rule.full_debt, rule.full_debt + 1] {
+            for cost in [0, 1, 4, 5, 6, u64::MAX] {
+                check_step(&rule, Arrival::new(at + owed), cost, TODAY);
+                check_step(&rule, Arrival::new(at.wrapping_sub(owed)), cost, TODAY);
+            }
+        }
+    }
+}
+
+proptest! {
+    /// The quick division is the division.
+    #[test]
+    fn what_is_left_is_counted_in_whole_tokens(
+        capacity in 1..2_000_000_000_u64, count in 1..2_000_000_u64, span in 1..90_000_000_000_u64, owed in any::<u64>(),
+        near in 0..3_u64,
+    ) {
+        let rule = TokenBucket::new(capacity, per(count, Duration::from_nanos(span)));
+        let tokens = owed % (rule.capacity + 1);
+        for left in [
+            owed % (rule.full_debt + 1),
+            (tokens * rule.per_token).saturating_sub(near),
+            (tokens * rule.per_token + near).min(rule.full_debt),
+        ] {
+            prop_assert_eq!(rule.tokens(left), left / rule.per_token, "{:?} {}", rule, left);
+        }
+    }
+}
