@@ -6,6 +6,7 @@ use tidegate_core::rule::version::Digest;
 
 use super::log;
 use super::output::{count, say};
+use super::signals::Signals;
 use crate::cli::Exit;
 use crate::config::{self, Config, Environment, Flags};
 use crate::serve::{Gateway, ServeError};
@@ -27,6 +28,12 @@ pub(super) fn run(args: &Args) -> Exit {
         }
     };
     log::init(&config);
+    until_stopped(|signals| serve(&config, signals))
+}
+
+/// Runs what lives until SIGINT or SIGTERM, on a runtime of its own. Both signals are held before it
+/// begins, so whoever sees any sign of its life can stop it orderly.
+pub(super) fn until_stopped<F: Future<Output = Exit>>(program: impl FnOnce(Signals) -> F) -> Exit {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -34,12 +41,21 @@ pub(super) fn run(args: &Args) -> Exit {
             return Exit::Refused;
         }
     };
-    runtime.block_on(serve(&config))
+    runtime.block_on(async {
+        match Signals::hold() {
+            Ok(signals) => program(signals).await,
+            Err(error) => {
+                say(format_args!("tidegate: SIGINT and SIGTERM cannot be handled: {error}"));
+                Exit::Refused
+            }
+        }
+    })
 }
 
-async fn serve(config: &Config) -> Exit {
-    let gateway = match Gateway::start(config).await {
-        Ok(gateway) => gateway,
+async fn serve(config: &Config, mut signals: Signals) -> Exit {
+    let gateway = match start(config, &mut signals).await {
+        Ok(Some(gateway)) => gateway,
+        Ok(None) => return Exit::Fine,
         Err(error) => {
             say(&error);
             return not_started(&error);
@@ -51,7 +67,7 @@ async fn serve(config: &Config) -> Exit {
     if let Some(health) = gateway.health() {
         say(format_args!("health on http://{health}"));
     }
-    stopped().await;
+    signals.received().await;
     say("stopping: letting what has begun come to its end");
     let cut = gateway.shutdown().await;
     if cut.connections + cut.tasks > 0 {
@@ -61,6 +77,17 @@ async fn serve(config: &Config) -> Exit {
     }
     say("stopped");
     Exit::Fine
+}
+
+/// A gateway that is ready, or none when it was stopped before: a store or a file may keep it waiting.
+pub(super) async fn start(config: &Config, signals: &mut Signals) -> Result<Option<Gateway>, ServeError> {
+    tokio::select! {
+        started = Gateway::start(config) => started.map(Some),
+        () = signals.received() => {
+            say("stopped before it was ready");
+            Ok(None)
+        }
+    }
 }
 
 /// A store that does not answer is something else than rules or an address that are refused.
@@ -94,21 +121,4 @@ pub(super) fn in_force(gateway: &Gateway) -> String {
         number => format!("; {}, see above", count(number, "warning")),
     };
     format!("rules: version {version} in force{why}{warned}")
-}
-
-/// SIGINT or SIGTERM.
-pub(super) async fn stopped() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-        }
-        // Without the one, the other still stops it.
-        Err(_) => {
-            let _ = tokio::signal::ctrl_c().await;
-        }
-    }
 }

@@ -9,6 +9,7 @@ mod log;
 mod output;
 mod quickstart;
 mod rules;
+mod signals;
 
 use std::process::ExitCode;
 

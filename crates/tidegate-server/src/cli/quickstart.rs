@@ -11,12 +11,12 @@ use std::path::{Path, PathBuf};
 
 use tokio::net::TcpListener;
 
-use super::gateway::{not_started, stopped};
+use super::gateway::{not_started, start, until_stopped};
 use super::log;
 use super::output::{print, say};
+use super::signals::Signals;
 use super::{Exit, output};
 use crate::config::{self, Config, Flags};
-use crate::serve::Gateway;
 
 /// The rule file that is written, and used when it is there.
 const RULES_FILE: &str = "quickstart.rules.yaml";
@@ -38,17 +38,10 @@ pub(super) struct Args {
 
 /// Runs until SIGINT or SIGTERM. Nothing but the rule file outlives it.
 pub(super) fn run(args: &Args) -> Exit {
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => {
-            say(format_args!("tidegate: the runtime cannot be started: {error}"));
-            return Exit::Refused;
-        }
-    };
-    runtime.block_on(serve(args))
+    until_stopped(|signals| serve(args, signals))
 }
 
-async fn serve(args: &Args) -> Exit {
+async fn serve(args: &Args, mut signals: Signals) -> Exit {
     let service = match TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await {
         Ok(service) => service,
         Err(error) => {
@@ -79,8 +72,9 @@ async fn serve(args: &Args) -> Exit {
         }
     };
     log::init(&config);
-    let gateway = match Gateway::start(&config).await {
-        Ok(gateway) => gateway,
+    let gateway = match start(&config, &mut signals).await {
+        Ok(Some(gateway)) => gateway,
+        Ok(None) => return Exit::Fine,
         Err(error) => {
             say(&error);
             if found == Found::Edited {
@@ -102,7 +96,7 @@ async fn serve(args: &Args) -> Exit {
         // Who started it may have closed the output and still send requests.
         tracing::debug!(%error, "the guide was not printed");
     }
-    stopped().await;
+    signals.received().await;
     gateway.shutdown().await;
     output::exit(io::stdout().flush().map(|()| Exit::Fine))
 }

@@ -1,9 +1,12 @@
 //! What `tidegate gateway` says when it starts, and when it does not.
 
+use sqlx::sqlite::SqliteConnectOptions;
+use sqlx::{ConnectOptions as _, Executor as _};
 use tidegate_testkit::program::Stream;
-use tidegate_testkit::{Program, request};
+use tidegate_testkit::{Program, request, wait_until};
 
 use super::Shell;
+use crate::support::runtime;
 
 const RULES: &str = "\
 apiVersion: tidegate/v1
@@ -99,4 +102,33 @@ fn an_address_in_use_exits_1_and_so_does_a_database_that_is_not_ours() {
     let program = start(&shell);
     let addr = program.wait_address("listening on http://");
     assert_eq!(request(addr, "GET", "/pay", &[], b"").status, 502);
+}
+
+/// Whoever starts it may change their mind at once: what comes before it is ready ends it as orderly as
+/// what comes after.
+#[test]
+fn a_signal_before_it_is_ready_stops_it_orderly() {
+    for signal in ["TERM", "INT"] {
+        let shell = Shell::new();
+        shell.write("rules.yaml", RULES);
+        let runtime = runtime();
+        let options = SqliteConnectOptions::new().filename(shell.path().join("tidegate.db"));
+        let mut database = runtime.block_on(options.create_if_missing(true).connect()).unwrap();
+        runtime.block_on(database.execute("BEGIN EXCLUSIVE")).unwrap();
+        let mut program = Program::start(&mut shell.command(START));
+        wait_until("the signals to be held", || held(program.pid()));
+        program.signal(signal);
+        let status = program.wait_exit();
+        assert!(status.success(), "{status}");
+        program.wait_line("why it ended", |line| (line == "stopped before it was ready").then_some(()));
+        assert!(!program.printed(Stream::Out).contains("listening"));
+    }
+}
+
+/// Whether a process handles both SIGINT (2) and SIGTERM (15) itself.
+fn held(pid: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+    let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+    [2, 15].iter().all(|signal| caught & (1 << (signal - 1)) != 0)
 }
