@@ -14,7 +14,8 @@ use tidegate_core::rule::{Deployment, Source, load};
 use crate::{Case, case, repeat};
 
 pub fn breakers() -> BreakerVersion {
-    let document = "apiVersion: tidegate/v1\nresources: [ { id: r } ]\nbreakers: [ { id: b, resources: [r], trip: [ { error_ratio: { at_least: 50% } }, { slow_ratio: { slower_than: 250ms, at_least: 50% } } ] } ]";
+    // Once open, it stays so for as long as a run takes.
+    let document = "apiVersion: tidegate/v1\nresources: [ { id: r } ]\nbreakers: [ { id: b, resources: [r], trip: [ { error_ratio: { at_least: 50% } }, { slow_ratio: { slower_than: 250ms, at_least: 50% } } ], open_for: 1h, max_open: 1h } ]";
     let loaded = load(&[Source::new("bench.yaml", document)], &Deployment::default()).expect("rules");
     Breakers::new().apply(&loaded.rules.breakers)
 }
