@@ -25,7 +25,7 @@ pair() { # name, the command for ours, the command for the peer; each prints a r
   for _ in $(seq "$pairs"); do
     read -r a _ <<< "$($2)"; read -r b rest <<< "$($3)"
     echo "$1 $a $b $rest" | awk '{printf "%s ours %.0f peer %.0f ratio %.3f %s %s\n", $1, $2, $3, $2/$3, $4, $5}'
-  done | tee -a "$dir/out" | tee /dev/stderr | sort -t' ' -k7 -n | awk -v n="$pairs" '{r[NR]=$7; name=$1}
+  done | tee -a "$dir/out" | tee -a /dev/stderr | sort -t' ' -k7 -n | awk -v n="$pairs" '{r[NR]=$7; name=$1}
     END {printf "%s: ratio median %.3f [%.3f–%.3f], %d pairs\n", name, r[int((NR+1)/2)], r[1], r[NR], n}'
 }
 get() { load "http://127.0.0.1:$1"; }

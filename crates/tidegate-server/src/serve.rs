@@ -8,7 +8,7 @@ use std::time::Duration;
 use tidegate::env::Env;
 use tidegate::loader::Loader;
 use tidegate::rules::{Options, RuleService, Setup, StartError};
-use tidegate::{Gates, Settings, respond};
+use tidegate::{Gates, Settings, respond, upkeep};
 use tidegate_core::rule::path::EncodedSlash;
 use tidegate_core::rule::version::{Digest, Version};
 use tidegate_core::rule::{Deployment, IdempotencyBackend, Shell};
@@ -21,13 +21,6 @@ use tidegate_store::sql::sqlite::{self, MigrateError, SetupError, SqliteIdempote
 use crate::admin::{self, Port, Running, Subject};
 use crate::config::{Config, Disclose, EncodedSlashes, StoreSetting};
 use crate::gateway::{BindError, Drained, Listener, Route, Server, Tracker, Upstream};
-
-/// How often expired records are looked for.
-const PURGE_EVERY: Duration = Duration::from_secs(10);
-/// Rows that one purge deletes; more wait for the next.
-const PURGE_BATCH: u32 = 500;
-/// How often limits forget keys that are as good as fresh.
-const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
 /// Why a gateway did not start.
 #[derive(Debug, thiserror::Error)]
@@ -153,8 +146,8 @@ impl Gateway {
             swapped.install(version, plan);
         })
         .await?;
-        tokio::spawn(purge(Arc::clone(&stores.records)));
-        tokio::spawn(sweep(gates.clone()));
+        // For as long as the process lives.
+        drop(upkeep::start(&gates));
         let upstream = upstream(config);
         let route = Route::new(gates.clone(), upstream, config.trusted_hops);
         let server = listener.start(route, Tracker::new())?;
@@ -246,25 +239,4 @@ fn upstream(config: &Config) -> Upstream {
     let mut urls = setting.urls.clone();
     let first = urls.remove(0);
     Upstream::new(first, urls, &config.upstream(setting))
-}
-
-/// Deletes expired records in small batches, so that no claim waits behind a long transaction.
-async fn purge(records: Arc<dyn IdempotencyStore>) {
-    loop {
-        match records.purge(PURGE_BATCH).await {
-            Ok(purged) if purged == PURGE_BATCH => tokio::task::yield_now().await,
-            Ok(_) => tokio::time::sleep(PURGE_EVERY).await,
-            Err(error) => {
-                tracing::warn!(%error, "purge failed; it is tried again");
-                tokio::time::sleep(PURGE_EVERY).await;
-            }
-        }
-    }
-}
-
-async fn sweep(gates: Gates) {
-    loop {
-        tokio::time::sleep(SWEEP_EVERY).await;
-        gates.sweep();
-    }
 }

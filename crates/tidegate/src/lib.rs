@@ -63,7 +63,7 @@ pub mod stats;
 pub mod store;
 mod timed;
 mod tx;
-mod upkeep;
+pub mod upkeep;
 
 pub use body::Body;
 pub use builder::{Builder, StartError, Tidegate};

@@ -1,4 +1,4 @@
-//! What runs beside the requests of a library's gates.
+//! What runs beside the requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,9 @@ const PURGE_BATCH: u32 = 500;
 /// How often limits forget keys that are as good as fresh.
 const SWEEP_EVERY: Duration = Duration::from_secs(30);
 
-/// Starts it; the handles stop it.
-pub(crate) fn start(gates: &Gates) -> Vec<AbortHandle> {
+/// Deletes expired records and forgets keys that are as good as fresh, now and then. The handles stop it;
+/// else it lives as long as the runtime.
+pub fn start(gates: &Gates) -> Vec<AbortHandle> {
     let purge = tokio::spawn(purge(Arc::clone(gates.records())));
     let sweep = tokio::spawn(sweep(gates.clone()));
     vec![purge.abort_handle(), sweep.abort_handle()]

@@ -8,7 +8,7 @@ use axum::extract::rejection::BytesRejection;
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HOST};
 use http::uri::PathAndQuery;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tidegate::explain::{
@@ -24,6 +24,7 @@ use tidegate_core::rule::model::Mode;
 use super::Subject;
 use super::problem::Problem;
 use super::view::{self, Document, seconds, time};
+use crate::gateway;
 
 /// A request as somebody describes it.
 #[derive(Deserialize)]
@@ -122,6 +123,13 @@ impl Described {
             }
             add(request.headers_mut(), HOST.as_str(), host)?;
         }
+        if !request.headers().contains_key(HOST) {
+            // Only HTTP/1.0 may do without.
+            *request.version_mut() = Version::HTTP_10;
+        }
+        // What the gateway refuses before any gate is nothing that a gate could be asked about.
+        gateway::normalise(&mut request)
+            .map_err(|refusal| Problem::bad_request(format!("the described request: {refusal}")))?;
         Ok(request)
     }
 }

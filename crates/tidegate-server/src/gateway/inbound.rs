@@ -10,7 +10,7 @@ use super::headers::strip_hop_by_hop;
 
 /// Why a request is refused before any gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// RFC 9112, 3.2: none, several, or one that is no host.
     #[error("a request needs exactly one Host header with a valid host")]
     Host,
@@ -44,7 +44,7 @@ impl Refusal {
 /// Brings a request into the form that the gates and the upstream see: the target is a path (or `*`),
 /// `Host` says whom the client meant, cookies are one header, and what was meant for this hop is gone.
 /// Returns whether the request asks for an upgrade that may be passed on.
-pub(super) fn normalise<B>(request: &mut Request<B>) -> Result<bool, Refusal> {
+pub(crate) fn normalise<B>(request: &mut Request<B>) -> Result<bool, Refusal> {
     if request.method() == Method::CONNECT {
         return Err(Refusal::Connect);
     }

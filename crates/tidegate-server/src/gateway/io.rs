@@ -10,6 +10,8 @@ use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::interim::{self, Awaited};
+
 /// What HTTP/2 clients with prior knowledge send first (RFC 9113, 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
@@ -181,11 +183,15 @@ fn poll_write_joined(
 }
 
 /// An upstream's stream.
-pub(super) struct Joined(TcpStream);
+pub(super) struct Joined {
+    stream: TcpStream,
+    interim: interim::Counter,
+}
 
 impl Joined {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self(stream)
+    /// `awaited` is set whenever a request is sent.
+    pub(super) fn new(stream: TcpStream, awaited: Awaited) -> Self {
+        Self { stream, interim: interim::Counter::new(awaited) }
     }
 }
 
@@ -195,13 +201,18 @@ impl AsyncRead for Joined {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_read(cx, buf)
+        let before = buf.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(cx, buf);
+        if matches!(read, Poll::Ready(Ok(()))) {
+            self.interim.read(&buf.filled()[before..])?;
+        }
+        read
     }
 }
 
 impl AsyncWrite for Joined {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.0).poll_write(cx, buf)
+        Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
     fn poll_write_vectored(
@@ -209,19 +220,19 @@ impl AsyncWrite for Joined {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        poll_write_joined(&mut self.0, cx, bufs)
+        poll_write_joined(&mut self.stream, cx, bufs)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.0.is_write_vectored()
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_flush(cx)
+        Pin::new(&mut self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.0).poll_shutdown(cx)
+        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

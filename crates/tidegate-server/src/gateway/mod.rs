@@ -9,6 +9,7 @@ mod connection;
 pub mod drain;
 pub mod headers;
 mod inbound;
+mod interim;
 mod io;
 pub mod listener;
 mod pool;
@@ -20,6 +21,7 @@ mod worker;
 
 pub use body::StreamError;
 pub use drain::{Token, Tracker};
+pub(crate) use inbound::normalise;
 pub use listener::{BindError, Drained, Handler, Listener, ListenerConfig, Server};
 pub use route::Route;
 pub use upstream::{HostHeader, Upstream, UpstreamConfig};

@@ -12,6 +12,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout};
 
+use super::interim::Awaited;
 use super::io::Joined;
 use super::listener::ListenerConfig;
 use super::upstream::UpstreamConfig;
@@ -69,6 +70,7 @@ struct Idle {
 
 struct Connection {
     sender: SendRequest<Body>,
+    awaited: Awaited,
     _open: Open,
 }
 
@@ -167,14 +169,15 @@ impl Pool {
             Err(_) => return Err(ConnectError::Timeout { url: url(), after: self.connect_timeout }),
         };
         stream.set_nodelay(true).map_err(|source| ConnectError::Refused { url: url(), source })?;
+        let awaited = Awaited::default();
         let (sender, connection) = self
             .http
-            .handshake(TokioIo::new(Joined::new(stream)))
+            .handshake(TokioIo::new(Joined::new(stream, awaited.clone())))
             .await
             .map_err(|source| ConnectError::Handshake { url: url(), source })?;
         // Ends when the sender is dropped or the upstream closes. What broke is told to the call.
         tokio::spawn(connection.with_upgrades());
-        Ok(Connection { sender, _open: open })
+        Ok(Connection { sender, awaited, _open: open })
     }
 
     fn own_shard(&self) -> usize {
@@ -231,8 +234,9 @@ async fn sweep(pool: Weak<Pool>, shard: usize, idle_timeout: Duration) {
 }
 
 impl Lease {
-    /// The way to send on it.
+    /// The way to send one request on it.
     pub(super) fn sender(&mut self) -> &mut SendRequest<Body> {
+        self.connection.awaited.set();
         &mut self.connection.sender
     }
 

@@ -64,6 +64,12 @@ fn broken_answers_are_a_502_and_are_not_asked_for_again() {
         })
         .on("/many-headers", |exchange| {
             exchange.raw(format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: 1\r\n".repeat(500)))
+        })
+        .on("/interim", |exchange| {
+            // For as long as it is listened to.
+            let many = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(1000);
+            while exchange.raw(&many).is_ok() {}
+            Ok(())
         });
     let gateway = Gateway::start(&origin);
     let paths = [
@@ -75,6 +81,7 @@ fn broken_answers_are_a_502_and_are_not_asked_for_again() {
         "/bad-length",
         "/huge-head",
         "/many-headers",
+        "/interim",
     ];
     for path in paths {
         // On a connection that has been used before, where sending again would be tempting.
@@ -82,7 +89,25 @@ fn broken_answers_are_a_502_and_are_not_asked_for_again() {
         assert_eq!(request(gateway.addr, "POST", path, &[], b"pay").status, 502, "{path}");
         assert_eq!(origin.calls(path), 1, "{path}");
     }
-    assert_eq!(gateway.failures(), [(Reset, true); 8]);
+    assert_eq!(gateway.failures(), [(Reset, true); 9]);
+}
+
+#[test]
+fn interim_responses_of_a_slow_call_are_passed_over() {
+    let origin = Origin::start();
+    origin.on("/slow", |exchange| {
+        exchange.raw("HTTP/1.1 102 Processing\r\n\r\n".repeat(100))?;
+        exchange.raw("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone")
+    });
+    let gateway = Gateway::start(&origin);
+    // One client stays on one worker, whose connection to the origin is as good as before each time.
+    let mut client = Connection::open(gateway.addr).unwrap();
+    for _ in 0..3 {
+        client.send("GET /slow HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let response = client.read_response(false).unwrap();
+        assert_eq!((response.status, response.text().as_str()), (200, "done"));
+    }
+    assert_eq!(origin.connections(), 1);
 }
 
 #[test]

@@ -107,6 +107,10 @@ fn what_describes_no_request_is_refused_and_says_why() {
         (r#"{"path":"/","headers":{"a b":"1"}}"#, 400, "a b"),
         (r#"{"path":"/","headers":{"a":"1\n2"}}"#, 400, "\\\"a\\\""),
         (r#"{"path":"/","host":"a","headers":{"Host":"b"}}"#, 400, "twice"),
+        (r#"{"path":"/","host":"a b"}"#, 400, "valid host"),
+        (r#"{"path":"/","host":"a:b"}"#, 400, "valid host"),
+        (r#"{"path":"/","headers":{"Host":["a","b"]}}"#, 400, "exactly one Host"),
+        (r#"{"path":"/","method":"CONNECT"}"#, 400, "CONNECT is not supported"),
         (r#"{"path":"/","client_ip":"somewhere"}"#, 400, "IP address"),
         (&long, 413, "limit"),
     ] {
