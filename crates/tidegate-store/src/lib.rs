@@ -5,6 +5,8 @@
 
 pub mod conformance;
 pub mod memory;
+#[cfg(feature = "redis")]
+pub mod redis;
 pub mod rules;
 pub mod sql;
 pub mod traits;

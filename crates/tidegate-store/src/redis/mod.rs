@@ -1,0 +1,1 @@
+//! Shared state on Redis: one server, Sentinel or Cluster.
