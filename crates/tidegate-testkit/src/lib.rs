@@ -8,6 +8,7 @@ pub mod client;
 pub mod closed_port;
 pub mod origin;
 pub mod program;
+pub mod proxy;
 pub mod redis;
 pub mod wait;
 mod wire;
@@ -16,6 +17,7 @@ pub use client::{Connection, Response, request, try_request};
 pub use closed_port::ClosedPort;
 pub use origin::{Exchange, Origin};
 pub use program::Program;
+pub use proxy::Proxy;
 pub use redis::{Redis, RedisOptions};
 pub use wait::{DEADLINE, Gate, wait_for, wait_until};
 

@@ -57,6 +57,11 @@ impl Program {
         self.child.id()
     }
 
+    /// Whether it has not ended yet.
+    pub fn runs(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Waits for a line of either stream for which `pick` gives a value; lines already there count.
     ///
     /// # Panics

@@ -14,11 +14,17 @@ use crate::program::Program;
 use crate::temp_dir;
 use crate::wait::wait_for;
 
+mod cluster;
 mod ports;
 mod reply;
+mod sentinel;
+mod tls;
 
+pub use cluster::Cluster;
 pub use ports::Port;
 pub use reply::{Reply, Session};
+pub use sentinel::Sentinel;
+pub use tls::Tls;
 
 /// The user that the kit itself signs in as, so that a test may restrict every other.
 const KIT_USER: &str = "testkit";
@@ -32,6 +38,7 @@ pub struct RedisOptions {
     password: Option<String>,
     persistent: bool,
     server: Option<PathBuf>,
+    tls: bool,
 }
 
 impl RedisOptions {
@@ -60,6 +67,13 @@ impl RedisOptions {
         self.config(format!("user {rule}"))
     }
 
+    /// Takes only connections with TLS, under a certificate of [`Redis::tls`].
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.tls = true;
+        self
+    }
+
     /// Writes each change to disk before it is answered, so that [`Redis::restart`] finds it again.
     #[must_use]
     pub fn persistent(mut self) -> Self {
@@ -85,6 +99,7 @@ pub struct Redis {
     // Ended before its folder goes.
     process: Program,
     options: RedisOptions,
+    tls: Option<Tls>,
     port: Port,
     folder: TempDir,
 }
@@ -104,10 +119,11 @@ impl Redis {
     /// As [`Self::start`].
     pub fn with(options: RedisOptions) -> Self {
         let folder = temp_dir();
+        let tls = options.tls.then(|| Tls::make(folder.path()));
         for _ in 0..PORT_TRIES {
             let port = Port::reserve();
             if let Some(process) = launch(&options, &port, folder.path()) {
-                return Self { process, options, port, folder };
+                return Self { process, options, tls, port, folder };
             }
         }
         panic!("{PORT_TRIES} free ports were taken before redis-server had them");
@@ -118,14 +134,28 @@ impl Redis {
         self.port.address()
     }
 
-    /// `redis://127.0.0.1:PORT`, without a user and password.
+    /// `redis://127.0.0.1:PORT`, or `rediss://` with TLS, without a user and password.
     pub fn url(&self) -> String {
-        format!("redis://{}", self.address())
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+        format!("{scheme}://{}", self.address())
+    }
+
+    /// What a client needs to trust it and to be trusted by it.
+    ///
+    /// # Panics
+    /// When it was started without TLS.
+    pub fn tls(&self) -> &Tls {
+        self.tls.as_ref().expect("a server with TLS")
     }
 
     /// Its folder: data, configuration and socket.
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Whether it is running, also while paused.
+    pub fn runs(&mut self) -> bool {
+        self.process.runs()
     }
 
     /// Its process id.
@@ -221,7 +251,19 @@ fn launch(options: &RedisOptions, port: &Port, folder: &Path) -> Option<Program>
 fn configuration(options: &RedisOptions, port: &Port, folder: &Path) -> String {
     let mut lines = vec![
         "bind 127.0.0.1".to_owned(),
-        format!("port {}", port.number()),
+        if options.tls {
+            let file = |name: &str| folder.join(name).display().to_string();
+            format!(
+                "port 0\ntls-port {}\ntls-cert-file {}\ntls-key-file {}\ntls-ca-cert-file {}\n{}",
+                port.number(),
+                file(tls::CERTIFICATE),
+                file(tls::KEY),
+                file(tls::CA),
+                "tls-auth-clients no",
+            )
+        } else {
+            format!("port {}", port.number())
+        },
         format!("dir {}", folder.display()),
         format!("unixsocket {}", socket(folder).display()),
         "daemonize no".to_owned(),

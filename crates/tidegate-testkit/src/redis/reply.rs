@@ -36,6 +36,11 @@ impl Reply {
         }
     }
 
+    /// Whether it is the status `OK`.
+    pub fn is_ok(&self) -> bool {
+        *self == Self::Status("OK".to_owned())
+    }
+
     /// The number; also one that is written as text.
     ///
     /// # Panics
@@ -88,7 +93,7 @@ impl Session {
         let mut session = Self { stream: BufReader::new(Box::new(stream)) };
         // The user needs no password, but the command wants one.
         let reply = session.command(&["AUTH", user, "any"]);
-        assert_eq!(reply, Reply::Status("OK".to_owned()));
+        assert!(reply.is_ok(), "{reply:?}");
         session
     }
 
@@ -102,11 +107,12 @@ impl Session {
 
     /// As [`Self::command`], with the fault of the connection.
     pub fn try_command(&mut self, words: &[&str]) -> std::io::Result<Reply> {
-        let mut request = format!("*{}\r\n", words.len());
+        let mut request = Vec::new();
+        write!(request, "*{}\r\n", words.len())?;
         for word in words {
-            request.push_str(&format!("${}\r\n{word}\r\n", word.len()));
+            write!(request, "${}\r\n{word}\r\n", word.len())?;
         }
-        self.stream.get_mut().write_all(request.as_bytes())?;
+        self.stream.get_mut().write_all(&request)?;
         self.reply()
     }
 
