@@ -212,6 +212,20 @@ impl Redis {
         self.process = wait_for("the port of the ended server", || launch(options, port, folder));
     }
 
+    /// As [`Self::restart`] with what `SAVE` wrote, without waiting until it has been read: the configuration
+    /// `key-load-delay MICROSECONDS` makes that last as long as a test needs, and
+    /// `loading-process-events-interval-bytes 1024` makes it answer meanwhile.
+    ///
+    /// # Panics
+    /// When it does not run within [`crate::DEADLINE`].
+    pub fn restart_loading(&mut self) {
+        self.process.kill();
+        let mut command = Command::new(self.options.binary());
+        command.arg(self.folder.path().join("redis.conf"));
+        self.process = Program::start(&mut command);
+        self.process.wait_line("that it runs", |line| line.contains("Server initialized").then_some(()));
+    }
+
     /// As [`Self::restart`], without its data.
     ///
     /// # Panics

@@ -2,5 +2,7 @@
 #![cfg(test)]
 
 mod idempotency;
+#[cfg(feature = "redis")]
+mod redis;
 mod resident;
 mod rules;

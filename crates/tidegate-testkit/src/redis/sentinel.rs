@@ -103,14 +103,20 @@ impl Sentinel {
         self.wait_master(next);
     }
 
-    /// Waits until the server there is the only master and every sentinel says so.
+    /// Waits until the server there is the only master, every sentinel says so, and the other, if it runs, has
+    /// its data and can take over.
     ///
     /// # Panics
     /// When it is not within [`crate::DEADLINE`].
     pub fn wait_master(&mut self, address: SocketAddr) {
         wait_until("sentinels that agree on the new master", || {
             let agree = self.sentinels.iter().all(|sentinel| sentinel.master() == Some(address));
-            agree && self.servers.iter_mut().all(|server| is_master(server) == (server.address() == address))
+            agree
+                && self.servers.iter_mut().all(|server| match role(server) {
+                    None => server.address() != address,
+                    Some(role) if server.address() == address => role == "master",
+                    Some(role) => role == "connected",
+                })
         });
     }
 }
@@ -168,7 +174,17 @@ impl Watcher {
 }
 
 fn is_master(server: &mut Redis) -> bool {
-    server.runs() && server.command(&["ROLE"]).list()[0].text() == "master"
+    role(server).as_deref() == Some("master")
+}
+
+/// `master`, or the state of a replica's connection to its master; `None` for a server that does not run.
+fn role(server: &mut Redis) -> Option<String> {
+    if !server.runs() {
+        return None;
+    }
+    let reply = server.command(&["ROLE"]);
+    let said = if reply.list()[0].text() == "master" { 0 } else { 3 };
+    Some(reply.list()[said].text().to_owned())
 }
 
 fn configuration(options: &RedisOptions, port: &Port, master: SocketAddr, folder: &Path) -> String {

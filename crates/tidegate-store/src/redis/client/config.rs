@@ -12,7 +12,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_millis(50);
 /// How long one attempt to connect may take unless it is set, with name lookup, TLS and sign-in.
 const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest timeout that can be set.
-const MAX_TIMEOUT: Duration = Duration::from_secs(60);
+const MAX_TIMEOUT: Duration = Duration::from_mins(1);
 /// The port of a server or cluster node when the URL names none.
 const PORT: u16 = 6379;
 /// The port of a sentinel when the URL names none.
