@@ -27,6 +27,11 @@ impl Concurrency {
 }
 
 impl InFlight {
+    /// `count` units of cost in flight, as another store has counted them.
+    pub fn new(count: u64) -> Self {
+        Self(count)
+    }
+
     /// Units of cost in flight.
     pub fn count(self) -> u64 {
         self.0

@@ -35,6 +35,13 @@ impl FixedWindow {
     }
 }
 
+impl Used {
+    /// `used` units in the window that starts at `start`, as another store has counted them.
+    pub fn new(start: Timestamp, used: u64) -> Self {
+        Self { start: start.as_nanos(), used }
+    }
+}
+
 impl Counter for FixedWindow {
     type State = Used;
 

@@ -78,6 +78,11 @@ impl Decision {
     /// A denial by a counter that does not exist or holds nothing: never passes.
     pub const NEVER: Self = Self { answer: Answer::Denied(Retry::Never), limit: 0, remaining: 0, reset: 0 };
 
+    /// An answer that was found elsewhere, by a store that counts for many.
+    pub fn new(answer: Answer, limit: u64, remaining: u64, reset_after: Duration) -> Self {
+        Self { answer, limit, remaining, reset: crate::time::nanos(reset_after) }
+    }
+
     /// Whether the call may go on, perhaps after a wait.
     #[inline]
     pub const fn admitted(&self) -> bool {

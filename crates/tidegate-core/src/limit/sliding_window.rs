@@ -62,6 +62,14 @@ impl SlidingWindow {
     }
 }
 
+impl Pair {
+    /// `current` units in the window that starts at `start` and `previous` in the one before, as another
+    /// store has counted them.
+    pub fn new(start: Timestamp, current: u64, previous: u64) -> Self {
+        Self { start: start.as_nanos(), current, previous }
+    }
+}
+
 impl Counter for SlidingWindow {
     type State = Pair;
 

@@ -13,3 +13,5 @@ pub use client::fault::{ConnectFault, Lost, NotSent, RedisFault, Refusal, Refusa
 pub use client::info::{Role, ServerInfo};
 pub use client::script::Script;
 pub use client::slots::slot_of;
+
+pub mod limits;

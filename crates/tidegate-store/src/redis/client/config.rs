@@ -225,6 +225,11 @@ impl RedisConfig {
         Ok(self)
     }
 
+    /// Whether keys are spread over slots, so that one script reaches the keys of one slot only.
+    pub fn is_cluster(&self) -> bool {
+        self.topology == Topology::Cluster
+    }
+
     /// The bound of each call.
     pub fn timeout(&self) -> Duration {
         self.timeout

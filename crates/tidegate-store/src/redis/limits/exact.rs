@@ -1,0 +1,375 @@
+//! One request decided on all its limits, in the shared store.
+//!
+//! Limits whose counters one script can reach are decided by one script, all or none. In a cluster
+//! counters lie in different slots, and no script reaches two of them: each slot is charged at once under
+//! the request's id, and what was charged is given back by that id as soon as one slot refuses. Nothing
+//! returns by time: when a gateway dies in between, or a command is lost, what was charged stays charged
+//! until its window ends. So the limits may admit less for a while, and never more.
+//!
+//! A slot that refused last time is asked first and alone, so that under a limit that is used up the
+//! others are not charged and given back for every refused request.
+
+use std::collections::hash_map::DefaultHasher;
+use std::future::poll_fn;
+use std::hash::{Hash, Hasher};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use redis::Value;
+use smallvec::SmallVec;
+use tidegate_core::Timestamp;
+use tidegate_core::limit::Decision;
+use tidegate_core::rule::model::Mode;
+
+use super::batch::{Call, CallDecided, Command, Counter, Decided, Malformed, Purpose, decode, encode};
+use super::key::CounterKey;
+use super::numbers::Kind;
+use super::returns::{Permit, answers, give_back, release, renew};
+use crate::traits::BoxFuture;
+
+/// Marks for slots that refused last; counters may share one, which costs a little time and no more.
+const MARKS: usize = 1024;
+
+/// What runs a script, at most once.
+pub trait Runner: Send + Sync {
+    /// Why there is no reply. The script may have run.
+    type Fault: Send;
+
+    /// Runs `command` and gives its reply.
+    fn run<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Value, Self::Fault>>;
+}
+
+/// What one script can reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Every key: one server holds them all.
+    All,
+    /// Only the keys of one slot.
+    Slot,
+}
+
+/// Decides requests in the shared store.
+pub struct SharedLimits<R> {
+    runner: R,
+    reach: Reach,
+    refused: Box<[AtomicBool]>,
+}
+
+/// One question to one counter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedAsk {
+    /// The counter. A request asks it once.
+    pub counter: Counter,
+    /// From 1. A cost of 0 asks whether the counter is not overdrawn, and takes nothing.
+    pub cost: u64,
+}
+
+/// What one counter said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedVerdict {
+    /// Whether it counts: only an enforced limit refuses.
+    pub mode: Mode,
+    /// Its decision. When another limit refused the call, what is left is as if it had not been made.
+    /// `None`: it was not asked, because another one had refused already.
+    pub decision: Option<Decision>,
+    /// The start of the window that it counts, by the store's clock; for windows only.
+    pub window: Option<Timestamp>,
+}
+
+/// The answer to all questions of one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedOutcome {
+    /// In the order of the asks.
+    pub verdicts: SmallVec<[SharedVerdict; 4]>,
+    /// Whether every enforced limit admits the request.
+    pub admitted: bool,
+    /// How long the admitted request must wait for its turn: the longest of its leaky buckets.
+    pub wait: Duration,
+    /// The concurrency permits it holds, to be renewed and given back.
+    pub permits: Vec<Permit>,
+    /// Counters that were charged for a refused request and could not be given back.
+    pub stranded: usize,
+    /// Script calls that it took.
+    pub commands: usize,
+}
+
+/// Why a request was not decided. What may have been charged was given back, as far as the store answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecideFault<F> {
+    /// The store did not answer.
+    #[error("{0}")]
+    Store(F),
+    /// The store's answer makes no sense.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// A counter was asked twice in one request.
+    #[error("the counter {0} is asked twice in one request; add up the costs")]
+    AskedTwice(Box<str>),
+}
+
+/// The asks that one script decides.
+struct Group<'a> {
+    /// Their places among the request's asks.
+    asks: SmallVec<[usize; 4]>,
+    counters: SmallVec<[Counter; 4]>,
+    call: Call<'a>,
+}
+
+type Reply<F> = Result<Decided, DecideFault<F>>;
+
+impl<R: Runner> SharedLimits<R> {
+    /// Decides by scripts that `runner` runs.
+    pub fn new(runner: R, reach: Reach) -> Self {
+        Self { runner, reach, refused: (0..MARKS).map(|_| AtomicBool::new(false)).collect() }
+    }
+
+    /// Decides one request. `id` names it and nobody else's.
+    ///
+    /// When the future is dropped before it is done, what was charged stays charged.
+    pub async fn decide(&self, asks: &[SharedAsk], id: &str) -> Result<SharedOutcome, DecideFault<R::Fault>> {
+        for (at, ask) in asks.iter().enumerate() {
+            if asks.iter().take(at).any(|other| other.counter.key == ask.counter.key) {
+                return Err(DecideFault::AskedTwice(ask.counter.key.as_str().into()));
+            }
+        }
+        let groups = self.groups(asks, id);
+        let mut outcome = SharedOutcome::unasked(asks);
+        if let [group] = groups.as_slice() {
+            let decided = self.ask(group, Purpose::Charge).await?;
+            outcome.commands = 1;
+            outcome.add(group, &decided, |call| &call.decisions);
+            outcome.finish(asks, id);
+            return Ok(outcome);
+        }
+        self.decide_apart(&groups, asks, id, outcome).await
+    }
+
+    /// Charges each group and gives back when one refuses.
+    async fn decide_apart(
+        &self,
+        groups: &[Group<'_>],
+        asks: &[SharedAsk],
+        id: &str,
+        mut outcome: SharedOutcome,
+    ) -> Result<SharedOutcome, DecideFault<R::Fault>> {
+        let mut replies: Vec<(&Group<'_>, Reply<R::Fault>)> = Vec::with_capacity(groups.len());
+        let (first, rest): (Vec<_>, Vec<_>) = groups.iter().partition(|group| self.refused_last(group));
+        let mut going = true;
+        for group in first {
+            if going {
+                let reply = self.ask(group, Purpose::Reserve).await;
+                going = admits(&reply);
+                replies.push((group, reply));
+            }
+        }
+        if going {
+            let asked = rest.iter().map(|group| Box::pin(self.ask(group, Purpose::Reserve))).collect();
+            replies.extend(rest.into_iter().zip(all(asked).await));
+        }
+        outcome.commands = replies.len();
+        for (group, reply) in &replies {
+            if reply.is_ok() {
+                self.mark(group, !admits(reply));
+            }
+        }
+        if replies.iter().all(|(_, reply)| admits(reply)) {
+            for (group, reply) in &replies {
+                if let Ok(decided) = reply {
+                    outcome.add(group, decided, |call| &call.decisions);
+                }
+            }
+            outcome.finish(asks, id);
+            return Ok(outcome);
+        }
+        let commands: Vec<_> = replies.iter().flat_map(|(group, reply)| group.returns(reply, id)).collect();
+        outcome.commands += commands.len();
+        let given = all(commands.iter().map(|(command, _)| self.runner.run(command)).collect()).await;
+        for (reply, (_, count)) in given.into_iter().zip(&commands) {
+            let given = reply.ok().and_then(|reply| answers(&reply, *count).ok());
+            let given = given.map_or(0, |given| given.iter().filter(|given| **given).count());
+            outcome.stranded += count.saturating_sub(given);
+        }
+        for (group, reply) in replies {
+            let decided = reply?;
+            outcome.add(group, &decided, |call| if call.admitted { &call.returned } else { &call.decisions });
+        }
+        outcome.admitted = false;
+        outcome.finish(asks, id);
+        Ok(outcome)
+    }
+
+    /// Gives permits back, each once. Which of them were still held, in their order.
+    pub async fn release(&self, permits: &[Permit]) -> Result<Vec<bool>, DecideFault<R::Fault>> {
+        self.on_permits(permits, |key, permits| release(key, permits)).await
+    }
+
+    /// Lets permits live for `life` from now on. Which of them are still held, in their order.
+    pub async fn renew(
+        &self,
+        permits: &[Permit],
+        life: Duration,
+    ) -> Result<Vec<bool>, DecideFault<R::Fault>> {
+        self.on_permits(permits, |key, permits| renew(key, life, permits)).await
+    }
+
+    async fn on_permits(
+        &self,
+        permits: &[Permit],
+        command: impl Fn(&CounterKey, &[Permit]) -> Command,
+    ) -> Result<Vec<bool>, DecideFault<R::Fault>> {
+        let mut held = Vec::with_capacity(permits.len());
+        // Those of one counter that follow each other share a script.
+        for permits in permits.chunk_by(|one, next| one.key() == next.key()) {
+            if let Some(first) = permits.first() {
+                let reply = self.runner.run(&command(first.key(), permits)).await;
+                held.extend(answers(&reply.map_err(DecideFault::Store)?, permits.len())?);
+            }
+        }
+        Ok(held)
+    }
+
+    async fn ask(&self, group: &Group<'_>, purpose: Purpose) -> Reply<R::Fault> {
+        let calls = std::slice::from_ref(&group.call);
+        let reply = self.runner.run(&encode(&group.counters, calls, purpose)).await;
+        Ok(decode(&group.counters, calls, purpose, &reply.map_err(DecideFault::Store)?)?)
+    }
+
+    fn groups<'a>(&self, asks: &[SharedAsk], id: &'a str) -> SmallVec<[Group<'a>; 4]> {
+        let mut groups: SmallVec<[Group<'a>; 4]> = SmallVec::new();
+        for (at, ask) in asks.iter().enumerate() {
+            let found = groups.iter_mut().find(|group| {
+                let tag = group.counters.first().map(|counter| counter.key.tag());
+                self.reach == Reach::All || tag == Some(ask.counter.key.tag())
+            });
+            if let Some(group) = found {
+                group.asks.push(at);
+                group.counters.push(ask.counter.clone());
+                group.call.costs.push(ask.cost);
+            } else {
+                groups.push(Group {
+                    asks: SmallVec::from_slice(&[at]),
+                    counters: std::iter::once(ask.counter.clone()).collect(),
+                    call: Call { id, costs: SmallVec::from_slice(&[ask.cost]) },
+                });
+            }
+        }
+        groups
+    }
+
+    fn mark_of(&self, group: &Group<'_>) -> Option<&AtomicBool> {
+        let mut hasher = DefaultHasher::new();
+        group.counters.first()?.key.tag().hash(&mut hasher);
+        self.refused.get((hasher.finish() % MARKS as u64) as usize)
+    }
+
+    fn refused_last(&self, group: &Group<'_>) -> bool {
+        self.mark_of(group).is_some_and(|mark| mark.load(Ordering::Relaxed))
+    }
+
+    fn mark(&self, group: &Group<'_>, refused: bool) {
+        if let Some(mark) = self.mark_of(group) {
+            mark.store(refused, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Group<'_> {
+    /// What gives back all that `reply` says was charged, or may have been charged where there is none:
+    /// each command with how many answers it has.
+    fn returns<F>(&self, reply: &Reply<F>, id: &str) -> SmallVec<[(Command, usize); 2]> {
+        let decided = reply.as_ref().ok().and_then(|decided| decided.calls.first());
+        let mut commands = SmallVec::new();
+        if decided.is_some_and(|call| !call.admitted) {
+            return commands;
+        }
+        let mut charged = Vec::new();
+        for (at, (counter, cost)) in self.counters.iter().zip(&self.call.costs).enumerate() {
+            let admitted = decided.and_then(|call| call.decisions.get(at)).is_none_or(Decision::admitted);
+            if counter.mode == Mode::Off || *cost == 0 || !admitted {
+                continue;
+            }
+            if counter.numbers.kind == Kind::Concurrency {
+                let permit = Permit::new(counter.key.clone(), id, *cost);
+                commands.push((release(&counter.key, &[permit]), 1));
+            } else {
+                charged.push((counter, *cost));
+            }
+        }
+        if !charged.is_empty() {
+            commands.push((give_back(id, &charged), charged.len()));
+        }
+        commands
+    }
+}
+
+impl SharedOutcome {
+    fn unasked(asks: &[SharedAsk]) -> Self {
+        let unasked =
+            |ask: &SharedAsk| SharedVerdict { mode: ask.counter.mode, decision: None, window: None };
+        Self {
+            verdicts: asks.iter().map(unasked).collect(),
+            admitted: true,
+            wait: Duration::ZERO,
+            permits: Vec::new(),
+            stranded: 0,
+            commands: 0,
+        }
+    }
+
+    fn add(
+        &mut self,
+        group: &Group<'_>,
+        decided: &Decided,
+        decisions: impl Fn(&CallDecided) -> &SmallVec<[Decision; 4]>,
+    ) {
+        let Some(call) = decided.calls.first() else { return };
+        self.admitted &= call.admitted;
+        let said = decisions(call).iter().zip(&decided.windows);
+        for (at, (decision, window)) in group.asks.iter().zip(said) {
+            if let Some(verdict) = self.verdicts.get_mut(*at) {
+                (verdict.decision, verdict.window) = (Some(*decision), *window);
+            }
+        }
+    }
+
+    fn finish(&mut self, asks: &[SharedAsk], id: &str) {
+        if !self.admitted {
+            return;
+        }
+        for (ask, verdict) in asks.iter().zip(&self.verdicts) {
+            let Some(decision) = verdict.decision.filter(Decision::admitted) else { continue };
+            if verdict.mode == Mode::Enforce {
+                self.wait = self.wait.max(decision.wait());
+            }
+            let counter = &ask.counter;
+            if counter.numbers.kind == Kind::Concurrency && counter.mode != Mode::Off && ask.cost > 0 {
+                self.permits.push(Permit::new(counter.key.clone(), id, ask.cost));
+            }
+        }
+    }
+}
+
+fn admits<F>(reply: &Reply<F>) -> bool {
+    reply.as_ref().is_ok_and(|decided| decided.calls.first().is_some_and(|call| call.admitted))
+}
+
+/// Waits for all of them at once.
+async fn all<T, F: Future<Output = T> + ?Sized>(mut futures: Vec<Pin<Box<F>>>) -> Vec<T> {
+    let mut done: Vec<Option<T>> = futures.iter().map(|_| None).collect();
+    poll_fn(|context| {
+        let mut waiting = false;
+        for (future, done) in futures.iter_mut().zip(&mut done) {
+            if done.is_none() {
+                match future.as_mut().poll(context) {
+                    Poll::Ready(value) => *done = Some(value),
+                    Poll::Pending => waiting = true,
+                }
+            }
+        }
+        if waiting { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}
