@@ -202,7 +202,7 @@ impl<R: Runner> SharedLimits<R> {
 
     /// Gives permits back, each once. Which of them were still held, in their order.
     pub async fn release(&self, permits: &[Permit]) -> Result<Vec<bool>, DecideFault<R::Fault>> {
-        self.on_permits(permits, |key, permits| release(key, permits)).await
+        self.on_permits(permits, release).await
     }
 
     /// Lets permits live for `life` from now on. Which of them are still held, in their order.

@@ -41,14 +41,12 @@ impl Runner for RedisRunner {
 
     fn run<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Value, RedisFault>> {
         Box::pin(async move {
-            match self.scripts.get(&command.script) {
-                Some(script) => self.redis.run(script, &command.keys, &command.args).await,
-                // Script::ALL has every script; one that it lacked would be slow, not wrong.
-                None => {
-                    let script = crate::redis::Script::new(command.script.text());
-                    self.redis.run(&script, &command.keys, &command.args).await
-                }
+            if let Some(script) = self.scripts.get(&command.script) {
+                return self.redis.run(script, &command.keys, &command.args).await;
             }
+            // All are there; one that was not would be slow, not wrong.
+            let script = crate::redis::Script::new(command.script.text());
+            self.redis.run(&script, &command.keys, &command.args).await
         })
     }
 }

@@ -44,7 +44,7 @@ impl Server {
         let redis = Redis::start();
         let stream = TcpStream::connect(redis.address()).unwrap();
         stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
         Self { redis, stream: BufReader::new(stream), digests: HashMap::new(), next_key: 0 }
     }
 

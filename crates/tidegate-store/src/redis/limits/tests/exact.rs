@@ -186,7 +186,7 @@ fn requests_are_decided_on_a_real_server_by_its_own_clock() {
         Counter { key, numbers, ordinal: 1, mode: Mode::Enforce }
     };
     // L14, at the store: of a hundred at once exactly one.
-    let day = Duration::from_secs(86_400);
+    let day = Duration::from_hours(24);
     let asks = [
         SharedAsk { counter: counter(&fixed_window(1, 366 * day), "one"), cost: 1 },
         SharedAsk { counter: counter(&concurrency(200), "two"), cost: 1 },

@@ -7,7 +7,7 @@ use super::{
 use std::time::Duration;
 
 fn numbers() -> Numbers {
-    Numbers::new(&fixed_window(1, Duration::from_secs(60)), PERMIT_LIFE)
+    Numbers::new(&fixed_window(1, Duration::from_mins(1)), PERMIT_LIFE)
 }
 
 #[test]
@@ -31,7 +31,7 @@ fn keys_can_be_read() {
 #[test]
 fn another_algorithm_or_window_is_another_key() {
     let space = KeySpace::new("pay", &["user"]);
-    let minute = Duration::from_secs(60);
+    let minute = Duration::from_mins(1);
     let mut keys: Vec<_> = one_of_each(10)
         .into_iter()
         .chain([fixed_window(10, minute), sliding_window(10, minute), sliding_log(10, minute)])
