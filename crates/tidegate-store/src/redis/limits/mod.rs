@@ -1,4 +1,14 @@
 //! Limits counted on Redis, by one script for each algorithm.
+//!
+//! A script decides a batch of calls in turn on one or several counters, all or none, by the server's own
+//! clock in whole microseconds. Its reply holds the counters' states before the first call and one digit
+//! for each call; what each call is told follows from them by the core's arithmetic, so that it equals
+//! what a local limit would have said.
+//!
+//! Every key lives until its counter equals a fresh one, and a second longer. A refused call writes
+//! nothing, with two exceptions that each write once: a clock that was set back, and numbers that changed;
+//! kept for later, both would start anew with every refused call.
+
 mod batch;
 pub mod exact;
 mod key;

@@ -203,6 +203,65 @@ fn requests_are_decided_on_a_real_server_by_its_own_clock() {
 }
 
 #[test]
+fn l24_every_script_runs_in_a_real_cluster() {
+    let cluster = tidegate_testkit::redis::Cluster::start();
+    let url = format!("redis+cluster://{}", cluster.addresses()[0]);
+    let config = crate::redis::RedisConfig::from_url(&url).unwrap();
+    let config = config.with_timeout(Duration::from_secs(5)).unwrap();
+    let runner = RedisRunner::new(crate::redis::Redis::new(config).unwrap());
+    assert_eq!(runner.reach(), Reach::Slot);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let limits = SharedLimits::new(runner.clone(), runner.reach());
+    let year = Duration::from_hours(24 * 366);
+    // Nothing comes back by itself while the test runs.
+    let algorithms = [
+        token_bucket(5, 1, year),
+        leaky_bucket(1, year, 4),
+        fixed_window(5, year),
+        sliding_window(5, year),
+        sliding_log(5, year),
+        concurrency(5),
+    ];
+    let counters: Vec<_> = (0..2)
+        .flat_map(|copy| {
+            algorithms.iter().enumerate().map(move |(at, algorithm)| {
+                let numbers = Numbers::new(algorithm, PERMIT_LIFE);
+                let key = KeySpace::new(&format!("rule-{copy}-{at}"), &[] as &[&str]).counter([], &numbers);
+                Counter { key, numbers, ordinal: 1, mode: Mode::Enforce }
+            })
+        })
+        .collect();
+    let ask = |counter: &Counter, cost| SharedAsk { counter: counter.clone(), cost };
+    let decide = |asks: &[SharedAsk], id: &str| runtime.block_on(limits.decide(asks, id)).unwrap();
+    let all: Vec<_> = counters.iter().map(|counter| ask(counter, 2)).collect();
+    let outcome = decide(&all, "first");
+    assert!(outcome.admitted, "{outcome:?}");
+    assert_eq!(outcome.permits.len(), 2);
+    assert_eq!(runtime.block_on(limits.renew(&outcome.permits, PERMIT_LIFE)), Ok(vec![true; 2]));
+    let mut more = all.clone();
+    more[2].cost = 4;
+    let refused = decide(&more, "second");
+    assert_eq!((refused.admitted, refused.stranded), (false, 0), "{refused:?}");
+    for (at, counter) in counters.iter().enumerate() {
+        let left = decide(&[ask(counter, 0)], "look").verdicts[0].decision.unwrap().remaining;
+        // A bucket is not credited what time has paid of the charge: a part of a token.
+        let least = if at % 6 < 2 { 2 } else { 3 };
+        assert!((least..=3).contains(&left), "{counter:?} {left}");
+    }
+    assert_eq!(runtime.block_on(limits.release(&outcome.permits)), Ok(vec![true; 2]));
+    // In one slot several limits share a script here too.
+    let one = |kind: usize| {
+        let numbers = Numbers::new(&algorithms[kind], PERMIT_LIFE);
+        let key = KeySpace::new("same-slot", &[] as &[&str]).counter([], &numbers);
+        ask(&Counter { key, numbers, ordinal: 1, mode: Mode::Enforce }, 3)
+    };
+    let same: Vec<_> = (0..6).map(one).collect();
+    let said = ["a", "b"].map(|id| decide(&same, id));
+    assert_eq!([said[0].admitted, said[1].admitted], [true, false]);
+    assert_eq!([said[0].commands, said[1].commands], [1, 1]);
+}
+
+#[test]
 fn a_counter_is_asked_once() {
     let world = World::new(Reach::All);
     let a = world.counter(&concurrency(1));
