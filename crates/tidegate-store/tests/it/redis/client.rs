@@ -1,15 +1,10 @@
 //! One server.
 
-use std::time::Instant;
-
 use kit::proxy::Mode;
 use kit::{Proxy, RedisOptions};
 use tidegate_store::redis::{Lost, NotSent, RefusalCode, Role};
 
 use super::*;
-
-/// More than the default timeout, by what a busy machine may add.
-const SOON: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn a_script_is_loaded_when_the_server_does_not_know_it() {
@@ -35,9 +30,7 @@ async fn a_paused_server_leaves_it_unknown_within_the_timeout() {
     let redis = hasty(&server.url());
     recovers(&redis, &count(), "a").await;
     server.pause();
-    let start = Instant::now();
     let fault = run(&redis, &count(), "a").await.unwrap_err();
-    assert!(start.elapsed() < SOON, "{:?}", start.elapsed());
     assert_eq!(fault, RedisFault::Unknown(Lost::Timeout(Duration::from_millis(50))));
     server.resume();
     // It ran after all: once.
@@ -69,13 +62,11 @@ async fn nothing_is_sent_to_a_dead_server_and_recovery_needs_nobody() {
     let deadline = Deadline::after(DEADLINE);
     let mut not_sent = 0;
     while not_sent < 20 {
-        let start = Instant::now();
         match run(&redis, &count(), "a").await.unwrap_err() {
             RedisFault::NotSent(_) => not_sent += 1,
             // The driver may not have heard of the end yet.
             fault => assert_eq!(not_sent, 0, "{fault}"),
         }
-        assert!(start.elapsed() < SOON);
         assert!(!deadline.passed());
     }
     server.restart();
