@@ -34,6 +34,8 @@ pub struct Config {
     pub health: Option<SocketAddr>,
     /// Where rules, records and counters are kept.
     pub store: StoreSetting,
+    /// Where limits are counted together by all instances.
+    pub redis: Option<RedisSetting>,
     /// How many proxies in front are believed about who the client is, 0 to 32.
     pub trusted_hops: u8,
     /// The leading bits of an IPv6 address that make one client, 1 to 128.
@@ -75,6 +77,27 @@ pub enum StoreSetting {
     Sqlite(PathBuf),
     /// In this process; gone with it.
     Memory,
+}
+
+/// A Redis, and how it is reached.
+#[derive(Clone, PartialEq, Eq)]
+pub struct RedisSetting {
+    /// As `tidegate_store::redis::RedisConfig` takes it; it may hold a password.
+    pub url: String,
+    /// Certificates of the authorities that are believed, as PEM; the system's where there is none.
+    pub ca: Option<PathBuf>,
+    /// The certificate that is shown, and its key, as PEM.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+}
+
+impl std::fmt::Debug for RedisSetting {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { url: _, ca, certificate } = self;
+        f.debug_struct("RedisSetting")
+            .field("ca", ca)
+            .field("certificate", certificate)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What is done with a path that has an encoded slash.
@@ -129,6 +152,8 @@ pub struct Timeouts {
     pub write: Duration,
     /// Connecting to an upstream.
     pub connect: Duration,
+    /// One command to Redis, and so the longest that a request waits for it.
+    pub redis: Duration,
     /// Without a call on an upstream connection.
     pub upstream_idle: Duration,
     /// Between two pieces of a response's body.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tidegate::env::Env;
+use tidegate::fleet::FleetSetup;
 use tidegate::loader::Loader;
 use tidegate::rules::{Options, RuleService, Setup, StartError};
 use tidegate::{Gates, Settings, respond, upkeep};
@@ -15,11 +16,13 @@ use tidegate_core::rule::{Deployment, IdempotencyBackend, Shell};
 use tidegate_store::IdempotencyStore;
 use tidegate_store::memory::rules::MemoryRules;
 use tidegate_store::memory::{MemoryIdempotency, MemoryLimits};
+use tidegate_store::redis::limits::RedisLimits;
+use tidegate_store::redis::{Redis, RedisConfig, RedisConfigError};
 use tidegate_store::rules::{RuleStore, RuleStoreError};
 use tidegate_store::sql::sqlite::{self, MigrateError, SetupError, SqliteIdempotency, SqliteRules};
 
 use crate::admin::{self, Port, Running, Subject};
-use crate::config::{Config, Disclose, EncodedSlashes, StoreSetting};
+use crate::config::{Config, Disclose, EncodedSlashes, RedisSetting, StoreSetting};
 use crate::gateway::{BindError, Drained, Listener, Route, Server, Tracker, Upstream};
 
 /// Why a gateway did not start.
@@ -51,6 +54,9 @@ pub enum ServeError {
     /// A port cannot be had.
     #[error(transparent)]
     Bind(#[from] BindError),
+    /// The shared store of limits is not configured as it should be.
+    #[error("redis: {0}")]
+    Redis(String),
     /// The administration cannot be served.
     #[error("the administration cannot be served: {0}")]
     Admin(#[source] std::io::Error),
@@ -123,7 +129,9 @@ impl Gateway {
         let admin = Port::bind(config.admin, "--admin")?;
         let health = config.health.map(|addr| Port::bind(addr, "--health")).transpose()?;
         let stores = Stores::open(&config.store, &env).await?;
-        let gates = Gates::new(env.clone(), settings(config), Arc::clone(&stores.records));
+        let fleet = config.redis.as_ref().map(|redis| fleet(config, redis)).transpose()?;
+        let records = Arc::clone(&stores.records);
+        let gates = Gates::with_fleet(env.clone(), settings(config), records, fleet);
         let subject = Subject::new(gates.clone(), Arc::clone(&stores.rules), hosts(config));
         // Before the rules: while they are loaded, it lives and is not ready.
         let admin = admin.start(admin::router(subject.clone())).map_err(ServeError::Admin)?;
@@ -135,7 +143,7 @@ impl Gateway {
             store: Arc::clone(&stores.rules),
             path: config.rules.clone(),
             node: node(config),
-            compile: Loader::new(deployment(&config.store)),
+            compile: Loader::new(deployment(config)),
             env,
             metrics: Arc::clone(gates.metrics()),
             options: Options::default(),
@@ -146,6 +154,8 @@ impl Gateway {
             swapped.install(version, plan);
         })
         .await?;
+        // Requests find the shared store open from the first, if it answers.
+        gates.join_fleet().await;
         // For as long as the process lives.
         drop(upkeep::start(&gates));
         let upstream = upstream(config);
@@ -205,15 +215,43 @@ fn settings(config: &Config) -> Settings {
 }
 
 /// What rules may ask for behind this gateway.
-pub fn deployment(store: &StoreSetting) -> Deployment {
+pub fn deployment(config: &Config) -> Deployment {
     Deployment {
-        shared_store: false,
-        idempotency_store: match store {
+        shared_store: config.redis.is_some(),
+        leases: false,
+        idempotency_store: match config.store {
             StoreSetting::Memory => IdempotencyBackend::Memory,
             StoreSetting::Sqlite(_) => IdempotencyBackend::Sqlite,
         },
         shell: Shell::Gateway,
     }
+}
+
+/// The Redis that instances share, under a name that no other process has.
+fn fleet(config: &Config, setting: &RedisSetting) -> Result<FleetSetup, ServeError> {
+    let redis = redis(setting, config.timeouts.redis)?;
+    Ok(FleetSetup {
+        store: Arc::new(RedisLimits::new(redis)),
+        instance: format!("{}:{}:{:016x}", node(config), std::process::id(), Env::system().random()),
+        instances: config.instances,
+    })
+}
+
+/// The client of a Redis. It connects when it is first used.
+pub(crate) fn redis(setting: &RedisSetting, timeout: Duration) -> Result<Redis, ServeError> {
+    let read = |path: &Path| {
+        let pem = std::fs::read(path);
+        pem.map_err(|error| ServeError::Redis(format!("cannot read {}: {error}", path.display())))
+    };
+    let refused = |error: RedisConfigError| ServeError::Redis(error.to_string());
+    let mut config = RedisConfig::from_url(&setting.url).and_then(|config| config.with_timeout(timeout));
+    if let (Ok(known), Some(ca)) = (&config, &setting.ca) {
+        config = Ok(known.clone().with_authority(read(ca)?));
+    }
+    if let (Ok(known), Some((certificate, key))) = (&config, &setting.certificate) {
+        config = Ok(known.clone().with_certificate(read(certificate)?, read(key)?));
+    }
+    config.and_then(Redis::new).map_err(refused)
 }
 
 /// The same after a restart: what was published from a file is remembered for each node and path.

@@ -8,6 +8,7 @@ pub mod memory;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod rules;
+pub mod shared;
 pub mod sql;
 pub mod traits;
 

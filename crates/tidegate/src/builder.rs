@@ -251,7 +251,7 @@ impl Builder {
 
 /// What rules may ask for inside a service.
 fn deployment(backend: IdempotencyBackend) -> Deployment {
-    Deployment { shared_store: false, idempotency_store: backend, shell: Shell::Library }
+    Deployment { shared_store: false, leases: false, idempotency_store: backend, shell: Shell::Library }
 }
 
 async fn watched(setup: Setup<Loader>, gates: Gates) -> Result<RuleService, rules::StartError> {

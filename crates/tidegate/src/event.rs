@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use http::HeaderValue;
+use tidegate_core::Timestamp;
 use tidegate_core::rollout::{EvaluateError, Evaluation, Reason};
 use tidegate_core::rule::model::Mode;
 use tidegate_store::memory::limits::Verdict;
@@ -13,7 +14,7 @@ use crate::call::CallError;
 use crate::exchange::Exchange;
 use crate::gates::Gates;
 use crate::respond::Refusal;
-use crate::runtime::{FlagRuntime, LimitRuntime};
+use crate::runtime::{FlagRuntime, LimitRuntime, Source};
 
 /// A limit decided.
 pub(crate) struct LimitDecided<'a> {
@@ -21,6 +22,9 @@ pub(crate) struct LimitDecided<'a> {
     pub(crate) verdict: &'a Verdict,
     /// Whether all limits of the request admitted it.
     pub(crate) admitted: bool,
+    pub(crate) source: Source,
+    /// The start of the window that the shared store counted it in.
+    pub(crate) window: Option<Timestamp>,
     pub(crate) request_id: &'a HeaderValue,
 }
 
@@ -31,18 +35,22 @@ impl LimitDecided<'_> {
         if self.verdict.overflow {
             self.counters.overflowed.inc();
         }
+        let counters = self.counters.counters(self.source);
         match (decision.admitted(), self.verdict.mode == Mode::Shadow) {
             // Admitted by this one, refused by another: nothing was charged and nothing is counted.
             (true, _) if !self.admitted => {}
             (true, _) => {
-                self.counters.allowed.inc();
+                counters.allowed.inc();
+                if self.source != Source::Local {
+                    self.log_admitted();
+                }
             }
             (false, true) => {
-                self.counters.shadow_denied.inc();
+                counters.shadow_denied.inc();
                 self.log("limit would deny (shadow)");
             }
             (false, false) => {
-                self.counters.denied.inc();
+                counters.denied.inc();
                 self.log("limit denies");
             }
         }
@@ -53,7 +61,15 @@ impl LimitDecided<'_> {
     /// A call that can never pass has no `retry_after`.
     fn log(&self, message: &str) {
         let retry_after = self.verdict.decision.retry_after().map(tracing::field::debug);
-        tracing::info!(rule = self.counters.rule, retry_after, request_id = ?self.request_id, "{message}");
+        let (rule, source) = (&self.counters.rule, self.source.name());
+        tracing::info!(rule, source, retry_after, request_id = ?self.request_id, "{message}");
+    }
+
+    /// By its window, in microseconds since the UTC epoch, what instances admitted can be added up.
+    fn log_admitted(&self) {
+        let (rule, source) = (&self.counters.rule, self.source.name());
+        let window = self.window.map(|start| start.as_nanos() / 1000);
+        tracing::debug!(rule, source, window, request_id = ?self.request_id, "limit admits");
     }
 }
 

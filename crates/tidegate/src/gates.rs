@@ -21,6 +21,7 @@ use tokio::sync::Notify;
 use crate::breakers::{BreakerVersion, Breakers};
 use crate::cache::{self, Cache};
 use crate::env::Env;
+use crate::fleet::{Fleet, FleetSetup, FleetStatus, FleetVersion};
 use crate::metrics::Metrics;
 use crate::respond::{self, Disclose};
 use crate::runtime::{self, Durations, ResourceRuntime};
@@ -63,6 +64,8 @@ pub struct InForce {
     pub plan: Arc<Plan>,
     pub(crate) header: HeaderValue,
     pub(crate) limits: Arc<LimitVersion>,
+    /// What counts in the store that instances share, where there is one.
+    pub(crate) fleet: Option<Arc<FleetVersion>>,
     pub(crate) breakers: BreakerVersion,
     pub(crate) resources: Arc<[ResourceRuntime]>,
     /// Whether any resource reads what [`Call::tell`](crate::call::Call::tell) writes.
@@ -80,6 +83,7 @@ struct Shared {
     records: Arc<dyn IdempotencyStore>,
     cache: Cache,
     limits: Arc<LocalLimits>,
+    fleet: Option<Arc<Fleet>>,
     breakers: Arc<Breakers>,
     stats: Stats,
     /// The same version for each thread under a reference count of its own, which every request moves.
@@ -117,6 +121,16 @@ impl Drop for RunningGuard {
 impl Gates {
     /// Gates without rules: every request is answered by 503 until [`Gates::install`].
     pub fn new(env: Env, settings: Settings, records: Arc<dyn IdempotencyStore>) -> Self {
+        Self::with_fleet(env, settings, records, None)
+    }
+
+    /// The same, with limits that several instances count together.
+    pub fn with_fleet(
+        env: Env,
+        settings: Settings,
+        records: Arc<dyn IdempotencyStore>,
+        fleet: Option<FleetSetup>,
+    ) -> Self {
         let metrics = Arc::new(Metrics::new());
         let records = Arc::new(Timed { store: records, metrics: Arc::clone(&metrics), env: env.clone() });
         Self(Arc::new(Shared {
@@ -124,6 +138,7 @@ impl Gates {
                 max_keys: settings.max_keys,
                 ..LocalLimitsConfig::default()
             }),
+            fleet: fleet.map(|setup| Fleet::new(setup, env.clone(), Arc::clone(&metrics))),
             breakers: Breakers::new(),
             cache: Cache::new(cache::Limits::default()),
             stats: Stats::new(),
@@ -154,11 +169,24 @@ impl Gates {
         let resources: Arc<[_]> = runtime::resources(&plan, &shared.metrics, stats, denial).into();
         let reads_told = resources.iter().any(|resource| resource.reads_told);
         shared.metrics.set_version(version.number, &version.digest.short().to_string());
-        let limits = Arc::new(shared.limits.apply(&plan.rules.limits));
+        let before = self.in_force();
+        let last =
+            before.as_ref().and_then(|before| before.fleet.as_ref()).map_or(0, |fleet| fleet.ordinal());
+        let (fleet, own) = match &shared.fleet {
+            None => (None, None),
+            Some(fleet) => {
+                let digest = version.digest.to_string();
+                let limits = &plan.rules.limits;
+                let (fleet, own) = FleetVersion::new(fleet, limits, digest, before.is_some(), last);
+                (Some(Arc::new(fleet)), Some(own))
+            }
+        };
+        let limits = Arc::new(shared.limits.apply(own.as_deref().unwrap_or(&plan.rules.limits)));
         let breakers = shared.breakers.apply(&plan.rules.breakers);
         for thread in shared.in_force.iter() {
             thread.store(Some(Arc::new(InForce {
                 limits: Arc::clone(&limits),
+                fleet: fleet.clone(),
                 breakers: breakers.clone(),
                 resources: Arc::clone(&resources),
                 // Its clones share a count too, so it is made anew.
@@ -168,6 +196,41 @@ impl Gates {
                 reads_told,
             })));
         }
+        if let Some(fleet) = &shared.fleet {
+            fleet.wake();
+        }
+    }
+
+    /// Divides shared limits anew, because instances have come or gone; the version stays the same.
+    pub(crate) fn redivide(&self) {
+        let shared = &*self.0;
+        let _one_at_a_time = shared.installing.lock();
+        let Some(rules) = self.in_force() else { return };
+        let Some(fleet) = &rules.fleet else { return };
+        let (fleet, own) = fleet.redivided(&rules.plan.rules.limits);
+        let (fleet, limits) = (Arc::new(fleet), Arc::new(shared.limits.apply(&own)));
+        for thread in shared.in_force.iter() {
+            thread.store(Some(Arc::new(InForce {
+                limits: Arc::clone(&limits),
+                fleet: Some(Arc::clone(&fleet)),
+                breakers: rules.breakers.clone(),
+                resources: Arc::clone(&rules.resources),
+                header: HeaderValue::from_bytes(rules.header.as_bytes())
+                    .unwrap_or(HeaderValue::from_static("?")),
+                version: rules.version,
+                plan: Arc::clone(&rules.plan),
+                reads_told: rules.reads_told,
+            })));
+        }
+    }
+
+    pub(crate) fn fleet(&self) -> Option<&Arc<Fleet>> {
+        self.0.fleet.as_ref()
+    }
+
+    /// How the store that instances share is doing, where there is one.
+    pub fn fleet_status(&self) -> Option<FleetStatus> {
+        self.0.fleet.as_ref().map(|fleet| fleet.status())
     }
 
     /// The version in force.

@@ -10,16 +10,14 @@ use smallvec::SmallVec;
 use tidegate_core::Value;
 use tidegate_core::idempotency::Outcome;
 use tidegate_core::limit::{Decision, NextTry, Waiter};
-use tidegate_store::memory::limits::Permits;
 
 use crate::Body;
 use crate::breakers::CallResult;
 use crate::builder::Tidegate;
 use crate::context::Context;
 use crate::exchange::Exchange;
-use crate::gates::InForce;
 use crate::layer::breaker::{self, InFlight};
-use crate::layer::limit;
+use crate::layer::limit::{self, Held};
 use crate::nesting::{self, Nest};
 use crate::request;
 use crate::respond::{Disclose, Refusal};
@@ -210,7 +208,7 @@ impl<'a> ResourceCall<'a> {
     }
 
     /// Takes the attributes and the limits' permits. `None`: no rule knows the resource.
-    async fn enter(&self, nest: &Nest) -> Result<Option<(Exchange, Option<Permits>)>, Blocked> {
+    async fn enter(&self, nest: &Nest) -> Result<Option<(Exchange, Option<Held>)>, Blocked> {
         let gates = self.tidegate.gates();
         let found = gates.in_force().and_then(|rules| Some((rules.plan.resource(self.id)?, rules)));
         let Some((resource, rules)) = found else {
@@ -236,30 +234,29 @@ impl<'a> ResourceCall<'a> {
             cacheable: None,
         };
         exchange.taken = taken.map_err(|refusal| refused(&exchange, refusal))?;
-        let permits = self.permits(&rules, &exchange).await.map_err(|refusal| refused(&exchange, refusal))?;
+        let permits = self.permits(&exchange).await.map_err(|refusal| refused(&exchange, refusal))?;
         Ok(Some((exchange, permits)))
     }
 
     /// Decides the limits, again and again while it is worth while to wait.
-    async fn permits(&self, rules: &InForce, exchange: &Exchange) -> Result<Option<Permits>, Refusal> {
+    async fn permits(&self, exchange: &Exchange) -> Result<Option<Held>, Refusal> {
         let env = exchange.gates.env();
         let waiter = Waiter::new(env.now(), self.patience);
         loop {
             let now = env.now();
-            let id = &exchange.context.request_id;
-            let decided = limit::decide(rules, exchange.resource, &exchange.taken, now, id)?;
+            let decided = limit::charge(exchange, now).await?;
             let mut decision = Decision::NEVER;
             decision.answer = decided.answer();
             let pause = match waiter.next(&decision, now) {
                 NextTry::Go(at) => {
                     sleep(at.since(now)).await;
-                    return Ok(decided.permits);
+                    return Ok(decided.held);
                 }
                 NextTry::At(at) => at.since(now),
                 NextTry::OnRelease { give_up } => give_up.since(now).min(RELEASE_POLL),
                 NextTry::GiveUp => match decided.refusal {
                     Some(refusal) => return Err(refusal),
-                    None => return Ok(decided.permits),
+                    None => return Ok(decided.held),
                 },
             };
             sleep(pause).await;

@@ -44,6 +44,7 @@ pub mod env;
 mod event;
 mod exchange;
 pub mod explain;
+pub mod fleet;
 pub mod gates;
 mod guard;
 mod layer;

@@ -36,6 +36,8 @@ pub struct Metrics {
     pub(crate) limit_keys: Family<Labels, Gauge<i64, AtomicI64>>,
     pub(crate) limit_bound_violations: Counters,
     pub(crate) limit_overflowed: Counters,
+    pub(crate) limit_commands: Counter,
+    pub(crate) limit_store_losses: Counter,
     pub(crate) idempotency_outcomes: Counters,
     pub(crate) breaker_calls: Counters,
     pub(crate) breaker_state: Family<Labels, Gauge<i64, AtomicI64>>,
@@ -72,6 +74,20 @@ impl Metrics {
             "tidegate_limit_overflowed",
             "Decisions for new keys taken by the rule's overflow counter",
         );
+        let mut single = |name: &str, help: &str| {
+            let single = Counter::default();
+            registry.register(name, help, single.clone());
+            single
+        };
+        let limit_commands =
+            single("tidegate_limit_commands", "Commands to the shared store that decided limits");
+        let limit_store_losses =
+            single("tidegate_limit_store_losses", "Times that the shared store lost its data");
+        let mut counter = |name: &str, help: &str| {
+            let family = Counters::default();
+            registry.register(name, help, family.clone());
+            family
+        };
         let idempotency_outcomes =
             counter("tidegate_idempotency_outcomes", "What the idempotency gate answered");
         let breaker_calls = counter("tidegate_breaker_calls", "Results that breakers counted");
@@ -120,6 +136,8 @@ impl Metrics {
             limit_keys,
             limit_bound_violations,
             limit_overflowed,
+            limit_commands,
+            limit_store_losses,
             idempotency_outcomes,
             breaker_calls,
             breaker_state,

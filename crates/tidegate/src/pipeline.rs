@@ -9,7 +9,6 @@ use http::request::Parts;
 use http::{Request, Response};
 use tidegate_core::Timestamp;
 use tidegate_core::rule::route::Matched;
-use tidegate_store::memory::limits::Permits;
 
 use crate::Body;
 use crate::body::BodyError;
@@ -21,6 +20,7 @@ use crate::exchange::{Exchange, strip};
 use crate::gates::{Gates, InForce};
 use crate::layer::breaker::InFlight;
 use crate::layer::idempotency::{Asked, Guarded, Keyed};
+use crate::layer::limit::Held;
 use crate::layer::{breaker, idempotency, limit, rollout};
 use crate::request::{self, Origin};
 use crate::respond::{self, Refusal, TIDEGATE_VERSION};
@@ -194,8 +194,7 @@ async fn walk<C: Call>(
     now: Timestamp,
 ) -> Response<Body> {
     // Limit first: it is the only gate that can refuse without touching a database.
-    let id = &exchange.context.request_id;
-    let decided = match limit::decide(&exchange.rules, exchange.resource, &exchange.taken, now, id) {
+    let decided = match limit::charge(exchange, now).await {
         Ok(decided) => decided,
         Err(refusal) => return exchange.refused(&refusal),
     };
@@ -205,7 +204,7 @@ async fn walk<C: Call>(
         if !decided.wait.is_zero() {
             tokio::time::sleep(decided.wait).await;
         }
-        let permits = decided.permits.filter(|permits| !permits.is_empty()).map(Arc::new);
+        let permits = decided.held.filter(|held| !held.is_empty()).map(Arc::new);
         if !exchange.runtime().reads_told {
             call.tell(&mut inbound.parts.headers);
         }
@@ -227,7 +226,7 @@ async fn walk<C: Call>(
 async fn once<C: Call>(
     exchange: &Arc<Exchange>,
     inbound: &mut Inbound,
-    permits: Option<Arc<Permits>>,
+    permits: Option<Arc<Held>>,
     call: &C,
 ) -> Response<Body> {
     let invalid = |refusal: &Refusal| {
@@ -262,7 +261,7 @@ async fn once<C: Call>(
 async fn unguarded<C: Call>(
     exchange: &Exchange,
     inbound: &mut Inbound,
-    permits: Option<Arc<Permits>>,
+    permits: Option<Arc<Held>>,
     call: &C,
 ) -> Response<Body> {
     let now = exchange.gates.env().now();
@@ -306,7 +305,7 @@ pub(crate) fn answer(exchange: &Exchange, result: Result<Response<Body>, CallErr
 
 /// Concurrency permits come back when the last byte of the answer is out, or, where it switches
 /// protocols, when the stream has ended.
-pub(crate) fn with_permits(response: Response<Body>, permits: Option<Arc<Permits>>) -> Response<Body> {
+pub(crate) fn with_permits(response: Response<Body>, permits: Option<Arc<Held>>) -> Response<Body> {
     match permits {
         Some(permits) => {
             if let Some(switched) = response.extensions().get::<Switched>() {

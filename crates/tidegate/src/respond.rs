@@ -140,6 +140,8 @@ pub enum Refusal {
     },
     /// 503: a store that must answer does not.
     StoreUnavailable {
+        /// The gate that needs it.
+        gate: Gate,
         /// The rule that needs it.
         rule: String,
     },
@@ -223,7 +225,7 @@ impl Refusal {
             | Self::Superseded { rule }
             | Self::KeyReused { rule, .. }
             | Self::BreakerOpen { rule, .. }
-            | Self::StoreUnavailable { rule } => Some(rule),
+            | Self::StoreUnavailable { rule, .. } => Some(rule),
             Self::LimitDenied { rules, .. } => rules.first().map(String::as_str),
             _ => None,
         }
@@ -238,8 +240,8 @@ impl Refusal {
             | Self::InProgress { .. }
             | Self::OutcomeUnknown { .. }
             | Self::Superseded { .. }
-            | Self::KeyReused { .. }
-            | Self::StoreUnavailable { .. } => Some(Gate::Idempotency),
+            | Self::KeyReused { .. } => Some(Gate::Idempotency),
+            Self::StoreUnavailable { gate, .. } => Some(*gate),
             Self::BreakerOpen { .. } => Some(Gate::Breaker),
             _ => None,
         }

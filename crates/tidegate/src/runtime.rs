@@ -8,11 +8,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::HeaderValue;
 use parking_lot::RwLock;
+use tidegate_core::limit::refilled_after;
 use tidegate_core::rollout::Reason;
 use tidegate_core::rule::compile::Plan;
-use tidegate_core::rule::model::{Algorithm, AttributeSource, Fallback, Flag, Limit, Rate, Resource};
+use tidegate_core::rule::model::{Algorithm, AttributeSource, Fallback, Flag, Limit, Resource, Sharing};
 use tidegate_core::rule::render;
-use tidegate_core::time::nanos;
 
 use crate::call::TOLD;
 use crate::layer::rollout;
@@ -31,6 +31,8 @@ pub(crate) struct ResourceRuntime {
     pub(crate) durations: Durations,
     /// Whether something reads what `Call::tell` sets before the limits have decided.
     pub(crate) reads_told: bool,
+    /// Whether one of its limits counts in the store that instances share.
+    pub(crate) shares: bool,
 }
 
 impl ResourceRuntime {
@@ -56,10 +58,62 @@ pub(crate) struct LimitRuntime {
     pub(crate) policies: Vec<String>,
     /// Whether it becomes whole by time alone.
     pub(crate) timed: bool,
+    /// Decided in this process.
+    pub(crate) local: DecisionCounters,
+    /// Decided elsewhere, or in place of a store that does not answer; for shared limits only.
+    shared: Option<Box<[DecisionCounters; Source::ELSEWHERE.len()]>>,
+    pub(crate) overflowed: Counter,
+}
+
+/// `tidegate_limit_decisions_total` of one rule, resource and source.
+pub(crate) struct DecisionCounters {
     pub(crate) allowed: Counter,
     pub(crate) denied: Counter,
     pub(crate) shadow_denied: Counter,
-    pub(crate) overflowed: Counter,
+}
+
+/// Who decided a limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A counter of this process.
+    #[default]
+    Local,
+    /// The shared store.
+    Shared,
+    /// This instance's part of the limit, while the store does not answer.
+    Fallback,
+    /// Nobody: the store does not answer, and the rule lets calls pass.
+    FailOpen,
+    /// Nobody: the store does not answer, and the rule lets no call pass.
+    FailClosed,
+}
+
+impl Source {
+    /// All but the local one.
+    const ELSEWHERE: [Self; 4] = [Self::Shared, Self::Fallback, Self::FailOpen, Self::FailClosed];
+
+    /// As metrics and logs have it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Shared => "shared",
+            Self::Fallback => "fallback",
+            Self::FailOpen => "fail_open",
+            Self::FailClosed => "fail_closed",
+        }
+    }
+}
+
+impl LimitRuntime {
+    /// The counters of a source.
+    #[inline]
+    pub(crate) fn counters(&self, source: Source) -> &DecisionCounters {
+        let elsewhere = || {
+            let at = Source::ELSEWHERE.iter().position(|known| *known == source)?;
+            self.shared.as_ref()?.get(at)
+        };
+        if source == Source::Local { &self.local } else { elsewhere().unwrap_or(&self.local) }
+    }
 }
 
 /// What a flag's results need: series, and the item of the label that tells the upstream.
@@ -229,6 +283,10 @@ pub(crate) fn resources(
         });
         ResourceRuntime {
             reads_told: read || kept,
+            shares: compiled
+                .limits
+                .iter()
+                .any(|limit| plan.rules.limits[limit.rule].sharing != Sharing::Local),
             stats,
             limits: limits.collect(),
             flags: flags.collect(),
@@ -240,14 +298,18 @@ pub(crate) fn resources(
 }
 
 fn limit_runtime(limit: &Limit, resource: &str, metrics: &Metrics, denial: Bytes) -> LimitRuntime {
-    let decisions = |decision: &str| {
-        let labels = vec![
-            ("resource", resource.to_owned()),
-            ("rule", metrics.name(&limit.id)),
-            ("decision", decision.to_owned()),
-            ("source", "local".to_owned()),
-        ];
-        metrics.limit_decisions.get_or_create(&labels).clone()
+    let decisions = |source: Source| {
+        let counter = |decision: &str| {
+            let labels = vec![
+                ("resource", resource.to_owned()),
+                ("rule", metrics.name(&limit.id)),
+                ("decision", decision.to_owned()),
+                ("source", source.name().to_owned()),
+            ];
+            metrics.limit_decisions.get_or_create(&labels).clone()
+        };
+        let (allowed, denied) = (counter("allowed"), counter("denied"));
+        DecisionCounters { allowed, denied, shadow_denied: counter("shadow_denied") }
     };
     // There from the start, so that an alert on it does not wait for a series to appear.
     drop(metrics.limit_bound_violations.get_or_create(&vec![("rule", metrics.name(&limit.id))]));
@@ -259,36 +321,29 @@ fn limit_runtime(limit: &Limit, resource: &str, metrics: &Metrics, denial: Bytes
         denial,
         policies: variants.map(|algorithm| policy(&limit.id, algorithm)).collect(),
         timed: !matches!(limit.algorithm, Algorithm::Concurrency { .. }),
-        allowed: decisions("allowed"),
-        denied: decisions("denied"),
-        shadow_denied: decisions("shadow_denied"),
+        local: decisions(Source::Local),
+        shared: (limit.sharing != Sharing::Local).then(|| Box::new(Source::ELSEWHERE.map(decisions))),
         overflowed: metrics.limit_overflowed.get_or_create(&vec![("rule", metrics.name(&limit.id))]).clone(),
     }
 }
 
 /// Quota and window of an algorithm. A bucket's window is the time in which it refills whole.
 fn policy(rule: &str, algorithm: &Algorithm) -> String {
-    let filled = |quota: u64, rate: &Rate| {
-        let span = u128::from(nanos(rate.per)) * u128::from(quota) / u128::from(rate.count.max(1));
-        Some(Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX)))
+    let quota = match algorithm {
+        Algorithm::TokenBucket { capacity, .. } => *capacity,
+        Algorithm::FixedWindow { limit, .. }
+        | Algorithm::SlidingLog { limit, .. }
+        | Algorithm::SlidingWindow { limit, .. } => *limit,
+        Algorithm::LeakyBucket { queue, .. } => queue.saturating_add(1),
+        Algorithm::Concurrency { max } => *max,
     };
-    match algorithm {
-        Algorithm::TokenBucket { capacity, refill } => {
-            policy_item(rule, *capacity, filled(*capacity, refill))
-        }
-        Algorithm::FixedWindow { limit, window }
-        | Algorithm::SlidingLog { limit, window }
-        | Algorithm::SlidingWindow { limit, window } => policy_item(rule, *limit, Some(*window)),
-        Algorithm::LeakyBucket { rate, queue } => {
-            let quota = queue.saturating_add(1);
-            policy_item(rule, quota, filled(quota, rate))
-        }
-        Algorithm::Concurrency { max } => policy_item(rule, *max, None),
-    }
+    policy_item(rule, quota, refilled_after(algorithm))
 }
 
 #[cfg(test)]
 mod tests {
+    use tidegate_core::rule::model::Rate;
+
     use super::*;
 
     #[test]

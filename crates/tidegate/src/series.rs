@@ -25,6 +25,11 @@ impl Counter {
         self.0.get_or_init(|| Sharded::new(AtomicU64::default)).mine().fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts several.
+    pub(crate) fn inc_by(&self, count: u64) {
+        self.0.get_or_init(|| Sharded::new(AtomicU64::default)).mine().fetch_add(count, Ordering::Relaxed);
+    }
+
     /// How many were counted.
     pub(crate) fn get(&self) -> u64 {
         let Some(shards) = self.0.get() else { return 0 };

@@ -6,6 +6,7 @@ use std::time::Duration;
 use tidegate_store::IdempotencyStore;
 use tokio::task::AbortHandle;
 
+use crate::fleet::pulse;
 use crate::gates::Gates;
 
 /// How long a purge waits once it has found little to do.
@@ -20,7 +21,8 @@ const SWEEP_EVERY: Duration = Duration::from_secs(30);
 pub fn start(gates: &Gates) -> Vec<AbortHandle> {
     let purge = tokio::spawn(purge(Arc::clone(gates.records())));
     let sweep = tokio::spawn(sweep(gates.clone()));
-    vec![purge.abort_handle(), sweep.abort_handle()]
+    let pulse = tokio::spawn(pulse::run(gates.clone()));
+    vec![purge.abort_handle(), sweep.abort_handle(), pulse.abort_handle()]
 }
 
 /// Deletes expired records in small batches, so that no claim waits behind a long transaction.

@@ -136,7 +136,8 @@ impl Snippet {
         let room = SNIPPET_WIDTH.saturating_sub(before.len()).min(after.len());
         let end = text.floor_char_boundary(start + span.length as usize);
         let meant = text[start..end].chars().take(room).take_while(|c| !is_break(c)).count();
-        let shown = before.iter().rev().chain(&after[..room]).map(|c| printable(*c)).collect();
+        let shown: String = before.iter().rev().chain(&after[..room]).map(|c| printable(*c)).collect();
+        let shown = without_logins(&shown);
         Self { text: shown, lead: before.len(), length: meant.max(1) as u32 }
     }
 }
@@ -158,6 +159,21 @@ impl fmt::Display for Refused {
         }
         Ok(())
     }
+}
+
+/// User and password of a URL as stars, as many as there were, so that no snippet tells them.
+fn without_logins(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("://") {
+        let (head, tail) = rest.split_at(at + 3);
+        let end = tail.find(|c: char| c.is_whitespace() || matches!(c, '"' | '\'')).unwrap_or(tail.len());
+        let login = tail[..end].rfind('@').unwrap_or(0);
+        shown.push_str(head);
+        shown.extend(tail[..login].chars().map(|_| '*'));
+        rest = &tail[login..];
+    }
+    shown + rest
 }
 
 /// Tabs as blanks and control characters as a mark, so that a snippet cannot steer a terminal and

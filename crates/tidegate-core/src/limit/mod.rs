@@ -29,6 +29,8 @@ pub mod fixed_window;
 pub mod gcra;
 pub mod key;
 pub mod leaky_bucket;
+pub mod outage;
+pub mod share;
 pub mod sliding_log;
 pub mod sliding_window;
 pub mod waiter;
@@ -50,7 +52,8 @@ pub use sliding_window::SlidingWindow;
 pub use waiter::{NextTry, Waiter};
 
 use crate::Timestamp;
-use crate::rule::model::Algorithm;
+use crate::rule::model::{Algorithm, Rate};
+use crate::time::nanos;
 
 /// How much older than the latest call's a `now` may be and still count as reordered rather than as a
 /// clock that was set back: longer than any thread is kept off its processor.
@@ -59,6 +62,23 @@ pub const REORDER: Duration = Duration::from_secs(1);
 /// What [`Decision::retry_after`] says where only the end of another call helps, which no formula
 /// foretells.
 pub const RELEASE_HINT: Duration = Duration::from_secs(1);
+
+/// How long an empty counter takes to equal a fresh one by time alone; `None` where time does not bring that
+/// about (concurrency).
+pub fn refilled_after(algorithm: &Algorithm) -> Option<Duration> {
+    let filled = |quota: u64, rate: &Rate| {
+        let span = u128::from(nanos(rate.per)) * u128::from(quota) / u128::from(rate.count.max(1));
+        Some(Duration::from_nanos(u64::try_from(span).unwrap_or(u64::MAX)))
+    };
+    match algorithm {
+        Algorithm::TokenBucket { capacity, refill } => filled(*capacity, refill),
+        Algorithm::LeakyBucket { rate, queue } => filled(queue.saturating_add(1), rate),
+        Algorithm::FixedWindow { window, .. }
+        | Algorithm::SlidingWindow { window, .. }
+        | Algorithm::SlidingLog { window, .. } => Some(*window),
+        Algorithm::Concurrency { .. } => None,
+    }
+}
 
 /// The answer to one call on one counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +100,7 @@ impl Decision {
 
     /// An answer that was found elsewhere, by a store that counts for many.
     pub fn new(answer: Answer, limit: u64, remaining: u64, reset_after: Duration) -> Self {
-        Self { answer, limit, remaining, reset: crate::time::nanos(reset_after) }
+        Self { answer, limit, remaining, reset: nanos(reset_after) }
     }
 
     /// Whether the call may go on, perhaps after a wait.

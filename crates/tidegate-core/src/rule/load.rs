@@ -21,6 +21,8 @@ pub const MAX_TOTAL_BYTES: usize = 16 << 20;
 pub struct Deployment {
     /// Whether a store that all instances share is configured for limits.
     pub shared_store: bool,
+    /// Whether batches of permits can be taken from it.
+    pub leases: bool,
     /// Where idempotency records are kept.
     pub idempotency_store: IdempotencyBackend,
     /// What runs the gates.

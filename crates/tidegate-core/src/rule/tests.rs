@@ -33,6 +33,7 @@ pub(super) fn documents(kind: &str) -> Vec<(String, String)> {
 fn read(name: &str, text: &str) -> Result<RuleSet, super::Refused> {
     let deployment = Deployment {
         shared_store: text.lines().take(2).any(|line| line == "# needs: shared store"),
+        leases: true,
         ..Deployment::default()
     };
     load(&[Source::new(name, text)], &deployment).map(|loaded| loaded.rules)
@@ -63,7 +64,7 @@ fn canonical_forms_read_back_as_the_same_rules() {
     for (name, text) in documents("good") {
         let rules = read(&name, &text).unwrap();
         let form = canonical(&rules);
-        let deployment = Deployment { shared_store: true, ..Deployment::default() };
+        let deployment = Deployment { shared_store: true, leases: true, ..Deployment::default() };
         let again = load(&[Source::new("canonical", form.as_str())], &deployment);
         let again = again.unwrap_or_else(|refused| panic!("{name}: {refused}")).rules;
         assert_eq!(again, rules, "{name}");
@@ -230,7 +231,7 @@ proptest! {
         flag.rules[0].percentage = percentage.and_then(Percentage::from_hundredths);
 
         let form = canonical(&rules);
-        let deployment = Deployment { shared_store: true, ..Deployment::default() };
+        let deployment = Deployment { shared_store: true, leases: true, ..Deployment::default() };
         let again = load(&[Source::new("canonical", form.as_str())], &deployment);
         prop_assert_eq!(again.map(|loaded| loaded.rules).map_err(|refused| refused.to_string()), Ok(rules));
     }

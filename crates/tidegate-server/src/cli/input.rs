@@ -39,7 +39,7 @@ impl For {
             rules: Some("rules.yaml".to_owned()),
             ..config::Flags::default()
         };
-        Ok(serve::deployment(&config::load(&flags, &Environment::current())?.store))
+        Ok(serve::deployment(&config::load(&flags, &Environment::current())?))
     }
 }
 

@@ -36,6 +36,12 @@ pub struct Flags {
     /// sqlite:PATH or memory: [default: sqlite:tidegate.db]
     #[arg(long, value_name = "STORE")]
     pub store: Option<String>,
+    /// Where all instances count limits together: redis://HOST:PORT, redis+sentinel:// or redis+cluster://
+    #[arg(long, value_name = "URL")]
+    pub redis: Option<String>,
+    /// A file that holds the URL of Redis, with its password
+    #[arg(long, value_name = "FILE", conflicts_with = "redis")]
+    pub redis_url_file: Option<String>,
     /// How many proxies in front are believed about the client's address [default: 0]
     #[arg(long, value_name = "N")]
     pub trusted_hops: Option<String>,
@@ -131,11 +137,13 @@ impl Layers {
             ("admin", one(&flags.admin)),
             ("health", one(&flags.health)),
             ("store", one(&flags.store)),
+            ("redis", one(&flags.redis)),
+            ("redis-url-file", one(&flags.redis_url_file)),
             ("trusted-hops", one(&flags.trusted_hops)),
             ("drain", one(&flags.drain)),
         ] {
             if !values.is_empty() {
-                let given = layers.give(format!("--{flag}"), variable(flag), values);
+                let given = layers.give(format!("--{flag}"), variable(setting(flag)), values);
                 layers.flags.push(given);
             }
         }
@@ -213,6 +221,11 @@ impl Given {
         }
         scalar(self.values.last().map_or("", String::as_str))
     }
+}
+
+/// The setting that a flag gives.
+fn setting(flag: &str) -> &str {
+    if flag == "redis-url-file" { "redis_file" } else { flag }
 }
 
 /// The variable of a setting: `log.level` → `TIDEGATE_LOG_LEVEL`.

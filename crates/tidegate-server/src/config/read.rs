@@ -1,5 +1,7 @@
 //! Reading and checking.
 
+mod redis;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -27,6 +29,8 @@ const MIN_TIME: Duration = Duration::from_millis(1);
 /// Most URLs of one upstream, and most upstreams.
 const MAX_URLS: usize = 64;
 const MAX_WORKERS: u64 = 1024;
+/// The longest that a request may wait for the store of its limits.
+const MAX_REDIS_TIME: Duration = Duration::from_mins(1);
 
 /// Reads the three layers. Paths in the file are relative to its directory; others to the working
 /// directory.
@@ -116,6 +120,7 @@ impl Reader<'_, '_, '_> {
         let health = self.top("health", Form::Text, address);
         self.distinct(&[listen.as_ref(), admin.as_ref(), health.as_ref()]);
         let store = self.top("store", Form::Text, |node, report| store(node, &base, report));
+        let redis = self.redis();
         let trusted_hops = self.top("trusted_hops", Form::Plain, |node, report| small(node, 0..=32, report));
         let ipv6_prefix = self.top("ipv6_prefix", Form::Plain, |node, report| small(node, 1..=128, report));
         let encoded_slashes = self.top("encoded_slashes", Form::Text, |node, report| {
@@ -146,6 +151,7 @@ impl Reader<'_, '_, '_> {
             admin: admin.map_or(loopback(9080), |at| at.value),
             health: health.map(|at| at.value),
             store: store.map_or_else(|| StoreSetting::Sqlite("tidegate.db".into()), |at| at.value),
+            redis,
             trusted_hops: trusted_hops.map_or(0, |at| at.value),
             ipv6_prefix: ipv6_prefix.map_or(64, |at| at.value),
             encoded_slashes: encoded_slashes.map(|at| at.value).unwrap_or_default(),
@@ -263,6 +269,7 @@ impl Reader<'_, '_, '_> {
             body: listener.body_timeout,
             write: listener.write_timeout,
             connect: upstream.connect_timeout,
+            redis: Duration::from_millis(50),
             upstream_idle: upstream.idle_timeout,
             upstream_body: upstream.body_timeout,
         };
@@ -278,6 +285,9 @@ impl Reader<'_, '_, '_> {
             ] {
                 section.set(path, value, |node, report| time(node, MIN_TIME, report));
             }
+            section.set("timeouts.redis", &mut timeouts.redis, |node, report| {
+                duration(node, MIN_TIME..=MAX_REDIS_TIME, report)
+            });
         });
         timeouts
     }

@@ -28,6 +28,7 @@ use crate::layer::idempotency::{Peeked, Unanswered};
 use crate::layer::{breaker, idempotency, limit};
 use crate::request::{self, Origin, Taken, take_one};
 use crate::respond::Refusal;
+use crate::stats::Gate;
 
 pub(super) async fn ask(gates: &Gates, rules: &Arc<InForce>, question: Question) -> Explanation {
     let Question { request, client, hosts } = question;
@@ -125,7 +126,6 @@ impl Asking<'_> {
 
     async fn gates(&mut self, taken: Taken, parts: &Parts, body: &Bytes, client: IpAddr, hosts: &[String]) {
         self.flags(&taken);
-        self.limits(&taken);
         let exchange = Exchange {
             gates: self.gates.clone(),
             rules: Arc::clone(self.rules),
@@ -137,6 +137,7 @@ impl Asking<'_> {
             flags: None,
             path_key: self.path_key.take(),
         };
+        self.limits(&exchange).await;
         self.idempotency(&exchange, parts, body).await;
         self.breakers(&exchange, hosts);
     }
@@ -152,8 +153,9 @@ impl Asking<'_> {
         self.explained.subject = subject.map(ToOwned::to_owned);
     }
 
-    fn limits(&mut self, taken: &Taken) {
-        let (peeked, wait) = match limit::peek(self.rules, self.resource, taken, self.gates.env().now()) {
+    async fn limits(&mut self, exchange: &Exchange) {
+        let taken = &exchange.taken;
+        let (peeked, wait) = match limit::peek(exchange, self.gates.env().now()).await {
             Ok(peeked) => peeked,
             Err(refusal) => return self.refuse(refusal),
         };
@@ -216,7 +218,7 @@ impl Asking<'_> {
             IdempotencyAnswer::Refuse(refusal) => self.refuse(refusal.clone()),
             IdempotencyAnswer::Wait { at_most } => self.decide(Verdict::Waits { at_most: *at_most }),
             IdempotencyAnswer::StoreFailed { .. } => {
-                self.refuse(Refusal::StoreUnavailable { rule: rule.id.clone() });
+                self.refuse(Refusal::StoreUnavailable { gate: Gate::Idempotency, rule: rule.id.clone() });
             }
         }
         self.explained.idempotency = Some(says);
@@ -293,6 +295,8 @@ fn answer(claim: Result<How, Answer>, rule: String, in_progress: InProgress) -> 
         }
         Err(Answer::OutcomeUnknown { .. }) => IdempotencyAnswer::Refuse(Refusal::OutcomeUnknown { rule }),
         // The record compares what this request does not have.
-        Err(Answer::NotComputed { .. }) => IdempotencyAnswer::Refuse(Refusal::StoreUnavailable { rule }),
+        Err(Answer::NotComputed { .. }) => {
+            IdempotencyAnswer::Refuse(Refusal::StoreUnavailable { gate: Gate::Idempotency, rule })
+        }
     }
 }

@@ -81,6 +81,7 @@ impl World {
         let gates = Gates::new(env, Settings::default(), Arc::new(store));
         let deployment = Deployment {
             shared_store: false,
+            leases: false,
             idempotency_store: IdempotencyBackend::Memory,
             shell: Shell::Gateway,
         };

@@ -17,14 +17,15 @@ use http::request::Parts;
 use tidegate_core::idempotency::transition::{self, ClaimAsk, Claimed};
 use tidegate_core::idempotency::{Answer, fingerprint};
 use tidegate_core::rule::model::{Idempotency, InProgress};
-use tidegate_store::memory::limits::Permits;
 use tidegate_store::traits::StoreError;
 
 use crate::Body;
 use crate::call::Call;
 use crate::event::{IdempotencyAnswered, IdempotencyOutcome, StoreFailed};
 use crate::exchange::Exchange;
+use crate::layer::limit::Held;
 use crate::respond::Refusal;
+use crate::stats::Gate;
 
 pub(crate) use ask::{Asked, Keyed, path_key};
 pub(crate) use peek::{Peeked, Unanswered, peek};
@@ -42,7 +43,7 @@ pub(crate) struct Guarded<C> {
     pub(crate) body: Bytes,
     pub(crate) call: C,
     /// Held until the execution and its answer are done.
-    pub(crate) permits: Option<Arc<Permits>>,
+    pub(crate) permits: Option<Arc<Held>>,
 }
 
 /// What one try came to.
@@ -82,7 +83,10 @@ pub(crate) async fn guard<C: Call>(guarded: Guarded<C>) -> Response<Body> {
             // took effect, so the record stays as it is.
             Err(error) if error.is_panic() => std::panic::resume_unwind(error.into_panic()),
             Err(_) => {
-                return exchange.refused(&Refusal::StoreUnavailable { rule: rule(&exchange).id.clone() });
+                return exchange.refused(&Refusal::StoreUnavailable {
+                    gate: Gate::Idempotency,
+                    rule: rule(&exchange).id.clone(),
+                });
             }
         };
         let left = give_up.since(env.now());
@@ -185,9 +189,10 @@ impl<C: Call> Guarded<C> {
                 (IdempotencyOutcome::Unknown, exchange.refused(&Refusal::OutcomeUnknown { rule }))
             }
             // It still asks for fields: nothing can be said, nothing is run.
-            Answer::NotComputed { .. } => {
-                (IdempotencyOutcome::Unknown, exchange.refused(&Refusal::StoreUnavailable { rule }))
-            }
+            Answer::NotComputed { .. } => (
+                IdempotencyOutcome::Unknown,
+                exchange.refused(&Refusal::StoreUnavailable { gate: Gate::Idempotency, rule }),
+            ),
         };
         IdempotencyAnswered { exchange, outcome }.emit();
         Step::Done(response)
@@ -205,6 +210,9 @@ impl<C: Call> Guarded<C> {
     }
 
     fn refuse_store(&self) -> Response<Body> {
-        self.exchange.refused(&Refusal::StoreUnavailable { rule: rule(&self.exchange).id.clone() })
+        self.exchange.refused(&Refusal::StoreUnavailable {
+            gate: Gate::Idempotency,
+            rule: rule(&self.exchange).id.clone(),
+        })
     }
 }

@@ -1,4 +1,7 @@
-//! Limit is the outermost gate that can refuse: it touches no database.
+//! Limit is the outermost gate that can refuse: it touches no database, and the store that instances share
+//! only where a rule asks for it.
+
+mod shared;
 
 use std::time::Duration;
 
@@ -9,12 +12,38 @@ use tidegate_core::limit::key::KeyBytes;
 use tidegate_core::limit::{Answer, Retry, key};
 use tidegate_core::rule::compile::{CostPlan, LimitPlan};
 use tidegate_core::rule::render;
-use tidegate_store::memory::limits::{Ask, Outcome, Permits, Verdict};
+use tidegate_store::memory::limits::{Ask, Permits, Verdict};
 
 use crate::event::LimitDecided;
+use crate::exchange::Exchange;
+use crate::fleet::Kept;
 use crate::gates::InForce;
 use crate::request::Taken;
 use crate::respond::{self, Refusal};
+use crate::runtime::Source;
+
+/// The concurrency permits of a call; given back when dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Held {
+    local: Permits,
+    shared: Option<Kept>,
+}
+
+impl Held {
+    /// Whether it holds none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.local.is_empty() && self.shared.is_none()
+    }
+}
+
+/// What one limit said.
+#[derive(Clone, Copy)]
+struct Told<'a> {
+    verdict: &'a Verdict,
+    source: Source,
+    /// The start of the window that the shared store counted it in.
+    window: Option<Timestamp>,
+}
 
 /// What the limits of a resource said.
 pub(crate) struct Decided {
@@ -25,7 +54,7 @@ pub(crate) struct Decided {
     /// How long to wait for its turn (leaky bucket).
     pub(crate) wait: Duration,
     /// What it holds until its answer is complete (concurrency).
-    pub(crate) permits: Option<Permits>,
+    pub(crate) held: Option<Held>,
     /// The `RateLimit` items; empty when no limit is enforced.
     pub(crate) policies: String,
     pub(crate) limits: String,
@@ -36,7 +65,7 @@ impl Decided {
         refusal: None,
         retry: Retry::OnRelease,
         wait: Duration::ZERO,
-        permits: None,
+        held: None,
         policies: String::new(),
         limits: String::new(),
     };
@@ -59,8 +88,19 @@ fn later(a: Retry, b: Retry) -> Retry {
     }
 }
 
-/// Decides all limits of `resource` in one step: either each of them is charged, or none is.
-pub(crate) fn decide(
+/// Decides all limits of the exchange's resource, wherever they count: either each of them is charged, or
+/// none is.
+pub(crate) async fn charge(exchange: &Exchange, now: Timestamp) -> Result<Decided, Refusal> {
+    let rules = &exchange.rules;
+    match rules.fleet.as_deref().filter(|_| exchange.runtime().shares) {
+        // On the heap, so that calls without a shared limit do not carry its state.
+        Some(fleet) => Box::pin(shared::decide(exchange, fleet, now)).await,
+        None => decide(rules, exchange.resource, &exchange.taken, now, &exchange.context.request_id),
+    }
+}
+
+/// Decides all limits of `resource` in one step, in this process.
+fn decide(
     rules: &InForce,
     resource: usize,
     taken: &Taken,
@@ -70,10 +110,14 @@ pub(crate) fn decide(
     if rules.plan.resources[resource].limits.is_empty() {
         return Ok(Decided::FREE);
     }
-    with_asks(rules, resource, taken, |asks| {
-        let outcome = rules.limits.decide(asks, now);
-        report(rules, resource, asks, outcome, request_id)
-    })
+    let keys = keys(rules, resource, taken);
+    let asks = asks(rules, resource, taken, &keys)?;
+    let outcome = rules.limits.decide(&asks, now);
+    let told = outcome.verdicts.iter().map(|verdict| Told { verdict, source: Source::Local, window: None });
+    let mut decided = report(rules, resource, &asks, told.map(Some), outcome.admitted, request_id);
+    decided.wait = outcome.wait;
+    decided.held = Some(Held { local: outcome.permits, shared: None });
+    Ok(decided)
 }
 
 /// What one limit would say.
@@ -85,39 +129,40 @@ pub(crate) struct Peeked {
     pub(crate) verdict: Verdict,
 }
 
-/// What [`decide`] would say: nothing is charged, no key is remembered, nothing is counted.
-pub(crate) fn peek(
-    rules: &InForce,
-    resource: usize,
-    taken: &Taken,
-    now: Timestamp,
-) -> Result<(Vec<Peeked>, Duration), Refusal> {
-    with_asks(rules, resource, taken, |asks| {
-        let outcome = rules.limits.peek(asks, now);
-        let peeked = asks.iter().zip(&outcome.verdicts).enumerate().map(|(at, (ask, verdict))| Peeked {
-            at,
-            variant: ask.variant,
-            cost: ask.cost,
-            verdict: *verdict,
-        });
-        (peeked.collect(), outcome.wait)
-    })
+/// What [`charge`] would say: nothing is charged, no key is remembered, nothing is counted.
+pub(crate) async fn peek(exchange: &Exchange, now: Timestamp) -> Result<(Vec<Peeked>, Duration), Refusal> {
+    let (rules, resource, taken) = (&exchange.rules, exchange.resource, &exchange.taken);
+    if let Some(fleet) = rules.fleet.as_deref().filter(|_| exchange.runtime().shares) {
+        return shared::peek(exchange, fleet, now).await;
+    }
+    let keys = keys(rules, resource, taken);
+    let asks = asks(rules, resource, taken, &keys)?;
+    let outcome = rules.limits.peek(&asks, now);
+    let peeked = asks.iter().zip(&outcome.verdicts).enumerate();
+    Ok((peeked.map(|(at, (ask, verdict))| Peeked::new(at, ask, *verdict)).collect(), outcome.wait))
 }
 
-fn with_asks<T>(
-    rules: &InForce,
-    resource: usize,
-    taken: &Taken,
-    decide: impl FnOnce(&[Ask<'_>]) -> T,
-) -> Result<T, Refusal> {
+impl Peeked {
+    fn new(at: usize, ask: &Ask<'_>, verdict: Verdict) -> Self {
+        Self { at, variant: ask.variant, cost: ask.cost, verdict }
+    }
+}
+
+type Keys = SmallVec<[KeyBytes; 4]>;
+type Asks<'a> = SmallVec<[Ask<'a>; 4]>;
+
+/// Each limit's key, in the plan's order.
+fn keys(rules: &InForce, resource: usize, taken: &Taken) -> Keys {
+    let limits = rules.plan.resources[resource].limits.iter();
+    limits.map(|limit| key::encode(limit.key.iter().map(|&index| taken.text(index)))).collect()
+}
+
+/// What each limit is asked.
+fn asks<'a>(rules: &InForce, resource: usize, taken: &Taken, keys: &'a Keys) -> Result<Asks<'a>, Refusal> {
     let plan = &rules.plan.resources[resource];
     let attributes = taken.named(&rules.plan.rules.resources[resource]);
-    let mut keys: SmallVec<[KeyBytes; 4]> = SmallVec::new();
-    for limit in &plan.limits {
-        keys.push(key::encode(limit.key.iter().map(|&index| taken.text(index))));
-    }
-    let mut asks: SmallVec<[Ask<'_>; 4]> = SmallVec::new();
-    for (limit, key) in plan.limits.iter().zip(&keys) {
+    let mut asks = Asks::new();
+    for (limit, key) in plan.limits.iter().zip(keys) {
         let variant = limit.overrides.iter().position(|when| when.holds(&attributes));
         asks.push(Ask {
             rule: limit.rule,
@@ -126,7 +171,7 @@ fn with_asks<T>(
             cost: cost(rules, resource, limit, taken)?,
         });
     }
-    Ok(decide(&asks))
+    Ok(asks)
 }
 
 fn cost(rules: &InForce, resource: usize, limit: &LimitPlan, taken: &Taken) -> Result<u64, Refusal> {
@@ -146,24 +191,27 @@ fn cost(rules: &InForce, resource: usize, limit: &LimitPlan, taken: &Taken) -> R
     }
 }
 
-fn report(
+/// Counts what each limit said, and makes of it what the client is told. `told` is in the order of `asks`;
+/// `None`: it was not asked, because another one had refused already.
+fn report<'a>(
     rules: &InForce,
     resource: usize,
     asks: &[Ask<'_>],
-    outcome: Outcome,
+    told: impl Iterator<Item = Option<Told<'a>>>,
+    admitted: bool,
     request_id: &HeaderValue,
 ) -> Decided {
     let plan = &rules.plan.resources[resource];
     let runtimes = &rules.resources[resource].limits;
-    let mut decided = Decided { wait: outcome.wait, permits: Some(outcome.permits), ..Decided::FREE };
+    let mut decided = Decided::FREE;
     let mut denied = Vec::new();
     let mut retry_after = Some(Duration::ZERO);
-    for (((limit, runtime), ask), verdict) in
-        plan.limits.iter().zip(runtimes).zip(asks).zip(&outcome.verdicts)
-    {
-        LimitDecided { counters: runtime, verdict, admitted: outcome.admitted, request_id }.emit();
+    for (((limit, runtime), ask), told) in plan.limits.iter().zip(runtimes).zip(asks).zip(told) {
+        let Some(Told { verdict, source, window }) = told else { continue };
+        LimitDecided { counters: runtime, verdict, admitted, source, window, request_id }.emit();
         let decision = &verdict.decision;
-        if limit.shadow {
+        // What nobody counts has no numbers to tell.
+        if limit.shadow || source == Source::FailOpen {
             continue;
         }
         if !decided.policies.is_empty() {
@@ -181,7 +229,7 @@ fn report(
             retry_after = retry_after.zip(decision.retry_after()).map(|(a, b)| a.max(b));
         }
     }
-    if !outcome.admitted {
+    if !admitted {
         decided.refusal = Some(Refusal::LimitDenied { rules: denied, retry_after });
     }
     decided

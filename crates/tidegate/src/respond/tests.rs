@@ -72,7 +72,7 @@ fn every_refusal_has_the_documented_status() {
         (Refusal::Superseded { rule: rule() }, 409, "superseded"),
         (Refusal::KeyReused { rule: rule(), fields: vec![] }, 422, "idempotency-key-reused"),
         (Refusal::BreakerOpen { rule: rule(), retry_after: Duration::ZERO }, 503, "breaker-open"),
-        (Refusal::StoreUnavailable { rule: rule() }, 503, "store-unavailable"),
+        (Refusal::StoreUnavailable { gate: Gate::Idempotency, rule: rule() }, 503, "store-unavailable"),
         (Refusal::NotReady, 503, "version-unavailable"),
         (Refusal::UpstreamUnavailable { sent: true }, 502, "upstream-unavailable"),
         (Refusal::UpstreamTimeout { sent: true }, 504, "upstream-timeout"),

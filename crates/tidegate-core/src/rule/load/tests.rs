@@ -17,8 +17,12 @@ mod warned;
 /// The example with every field.
 const FULL: &str = include_str!("full.yaml");
 /// Where [`FULL`] can run.
-const SHARED: Deployment =
-    Deployment { shared_store: true, idempotency_store: IdempotencyBackend::Sqlite, shell: Shell::Gateway };
+const SHARED: Deployment = Deployment {
+    shared_store: true,
+    leases: true,
+    idempotency_store: IdempotencyBackend::Sqlite,
+    shell: Shell::Gateway,
+};
 
 /// Loads one document, whose first line is the apiVersion, as a gateway without configuration.
 fn load_text(text: &str) -> Result<Loaded, Refused> {

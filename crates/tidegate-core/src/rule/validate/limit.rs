@@ -88,7 +88,14 @@ fn check_sharing(draft: &LimitDraft, deployment: Deployment, report: &mut Report
             format!(
                 "`sharing: {name}` needs a shared store, and none is configured"
             ),
-            "configure a shared store for limits (this release has none yet), or write `sharing: local` and divide the limit by the number of instances",
+            "configure a shared store with `--redis URL`, or write `sharing: local` and divide the limit by the number of instances",
+        );
+    }
+    if sharing == Sharing::Leased && deployment.shared_store && !deployment.leases {
+        report.fault(
+            span,
+            "`sharing: leased` is not in this release",
+            "write `sharing: exact`, which admits the same and asks the store for each decision",
         );
     }
     if !draft.on_store_failure.written {

@@ -24,7 +24,7 @@ fn every_setting_is_documented() {
         let in_section = |section: &str| {
             setting.strip_prefix(&format!("{section}_")).map(|name| format!("`{section}.{name}`"))
         };
-        let key = ["limits", "timeouts", "log"].into_iter().find_map(in_section);
+        let key = ["limits", "timeouts", "log", "redis_tls"].into_iter().find_map(in_section);
         let key = key.unwrap_or_else(|| format!("`{setting}"));
         assert!(DOCUMENT.contains(&key), "docs/operate.md does not list {key}");
     }

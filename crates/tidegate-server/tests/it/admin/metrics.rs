@@ -7,7 +7,7 @@ use tidegate_testkit::{Connection, wait_until};
 use super::{RULES, World, check_schema};
 
 /// Every family, as `docs/operate.md` lists them, by the names of its samples.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 21] = [
     "http_server_request_duration_seconds_bucket",
     "http_server_request_duration_seconds_count",
     "http_server_request_duration_seconds_sum",
@@ -18,9 +18,11 @@ const NAMES: [&str; 19] = [
     "tidegate_flag_evaluations_total",
     "tidegate_idempotency_outcomes_total",
     "tidegate_limit_bound_violations_total",
+    "tidegate_limit_commands_total",
     "tidegate_limit_decisions_total",
     "tidegate_limit_keys",
     "tidegate_limit_overflowed_total",
+    "tidegate_limit_store_losses_total",
     "tidegate_rules_info",
     "tidegate_rules_loads_total",
     "tidegate_rules_stale_seconds",

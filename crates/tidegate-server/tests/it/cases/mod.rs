@@ -9,3 +9,4 @@ mod limits;
 mod outcomes;
 mod rollout;
 mod rules_file;
+mod shared;

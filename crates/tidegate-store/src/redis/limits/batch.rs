@@ -8,28 +8,15 @@ use tidegate_core::Timestamp;
 use tidegate_core::limit::{Answer, Decision};
 use tidegate_core::rule::model::Mode;
 
-use super::key::CounterKey;
-use super::numbers::{Kind, Numbers, State};
 use super::script::Script;
+use crate::shared::numbers::State;
+use crate::shared::{Counter, Kind, Numbers, Purpose};
 
 /// Calls that one script decides at most: a server serves nobody else while it runs.
 pub const MAX_BATCH: usize = 256;
 /// What precedes the limits among the arguments, and what each limit takes.
 const HEAD: usize = 2;
 const PER_LIMIT: usize = 6;
-
-/// One limit's counter, as a batch asks it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Counter {
-    /// Where it is.
-    pub key: CounterKey,
-    /// What it is decided by, unless it holds the numbers of a newer version.
-    pub numbers: Numbers,
-    /// Which version of the rules the numbers are of: grows with each, below 2⁵³.
-    pub ordinal: u64,
-    /// Whether it refuses, and whether it counts.
-    pub mode: Mode,
-}
 
 /// One call of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,17 +26,6 @@ pub struct Call<'a> {
     pub id: &'a str,
     /// What it costs each counter. A cost of 0 takes nothing.
     pub costs: SmallVec<[u64; 4]>,
-}
-
-/// What a batch is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purpose {
-    /// To say what calls would get, each as if it came alone, and to change nothing.
-    Peek,
-    /// To charge what is admitted, for good.
-    Charge,
-    /// To charge what is admitted, and remember it so that it can be given back.
-    Reserve,
 }
 
 /// A script call.

@@ -19,14 +19,12 @@ use std::time::Duration;
 
 use redis::Value;
 use smallvec::SmallVec;
-use tidegate_core::Timestamp;
 use tidegate_core::limit::Decision;
 use tidegate_core::rule::model::Mode;
 
-use super::batch::{Call, CallDecided, Command, Counter, Decided, Malformed, Purpose, decode, encode};
-use super::key::CounterKey;
-use super::numbers::Kind;
-use super::returns::{Permit, answers, give_back, release, renew};
+use super::batch::{Call, CallDecided, Command, Decided, Malformed, decode, encode};
+use super::returns::{answers, give_back, release, renew};
+use crate::shared::{Counter, CounterKey, Kind, Permit, Purpose, SharedAsk, SharedOutcome, SharedVerdict};
 use crate::traits::BoxFuture;
 
 /// Marks for slots that refused last; counters may share one, which costs a little time and no more.
@@ -55,44 +53,6 @@ pub struct SharedLimits<R> {
     runner: R,
     reach: Reach,
     refused: Box<[AtomicBool]>,
-}
-
-/// One question to one counter.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedAsk {
-    /// The counter. A request asks it once.
-    pub counter: Counter,
-    /// From 1. A cost of 0 asks whether the counter is not overdrawn, and takes nothing.
-    pub cost: u64,
-}
-
-/// What one counter said.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SharedVerdict {
-    /// Whether it counts: only an enforced limit refuses.
-    pub mode: Mode,
-    /// Its decision. When another limit refused the call, what is left is as if it had not been made.
-    /// `None`: it was not asked, because another one had refused already.
-    pub decision: Option<Decision>,
-    /// The start of the window that it counts, by the store's clock; for windows only.
-    pub window: Option<Timestamp>,
-}
-
-/// The answer to all questions of one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SharedOutcome {
-    /// In the order of the asks.
-    pub verdicts: SmallVec<[SharedVerdict; 4]>,
-    /// Whether every enforced limit admits the request.
-    pub admitted: bool,
-    /// How long the admitted request must wait for its turn: the longest of its leaky buckets.
-    pub wait: Duration,
-    /// The concurrency permits it holds, to be renewed and given back.
-    pub permits: Vec<Permit>,
-    /// Counters that were charged for a refused request and could not be given back.
-    pub stranded: usize,
-    /// Script calls that it took.
-    pub commands: usize,
 }
 
 /// Why a request was not decided. What may have been charged was given back, as far as the store answered.
@@ -128,7 +88,12 @@ impl<R: Runner> SharedLimits<R> {
     /// Decides one request. `id` names it and nobody else's.
     ///
     /// When the future is dropped before it is done, what was charged stays charged.
-    pub async fn decide(&self, asks: &[SharedAsk], id: &str) -> Result<SharedOutcome, DecideFault<R::Fault>> {
+    pub async fn decide(
+        &self,
+        asks: &[SharedAsk],
+        id: &str,
+        purpose: Purpose,
+    ) -> Result<SharedOutcome, DecideFault<R::Fault>> {
         for (at, ask) in asks.iter().enumerate() {
             if asks.iter().take(at).any(|other| other.counter.key == ask.counter.key) {
                 return Err(DecideFault::AskedTwice(ask.counter.key.as_str().into()));
@@ -137,13 +102,38 @@ impl<R: Runner> SharedLimits<R> {
         let groups = self.groups(asks, id);
         let mut outcome = SharedOutcome::unasked(asks);
         if let [group] = groups.as_slice() {
-            let decided = self.ask(group, Purpose::Charge).await?;
+            let decided = self.ask(group, purpose).await?;
             outcome.commands = 1;
             outcome.add(group, &decided, |call| &call.decisions);
             outcome.finish(asks, id);
             return Ok(outcome);
         }
-        self.decide_apart(&groups, asks, id, outcome).await
+        if purpose != Purpose::Peek {
+            return self.decide_apart(&groups, asks, id, outcome).await;
+        }
+        let peeked = all(groups.iter().map(|group| Box::pin(self.ask(group, purpose))).collect()).await;
+        outcome.commands = peeked.len();
+        for (group, decided) in groups.iter().zip(peeked) {
+            outcome.add(group, &decided?, |call| &call.decisions);
+        }
+        Ok(outcome)
+    }
+
+    /// Gives back what the request `id` was charged with [`Purpose::Reserve`], permits included: each
+    /// counter once, and only in the window that it was charged in.
+    pub async fn give_back(&self, asks: &[SharedAsk], id: &str) -> Result<(), DecideFault<R::Fault>> {
+        let groups = self.groups(asks, id);
+        let commands: Vec<_> = groups.iter().flat_map(|group| group.returns_all(id)).collect();
+        let given = all(commands.iter().map(|(command, _)| self.runner.run(command)).collect()).await;
+        for (reply, (_, count)) in given.into_iter().zip(&commands) {
+            answers(&reply.map_err(DecideFault::Store)?, *count)?;
+        }
+        Ok(())
+    }
+
+    /// What runs the scripts.
+    pub fn runner(&self) -> &R {
+        &self.runner
     }
 
     /// Charges each group and gives back when one refuses.
@@ -279,11 +269,19 @@ impl Group<'_> {
     /// What gives back all that `reply` says was charged, or may have been charged where there is none:
     /// each command with how many answers it has.
     fn returns<F>(&self, reply: &Reply<F>, id: &str) -> SmallVec<[(Command, usize); 2]> {
-        let decided = reply.as_ref().ok().and_then(|decided| decided.calls.first());
-        let mut commands = SmallVec::new();
-        if decided.is_some_and(|call| !call.admitted) {
-            return commands;
+        match reply.as_ref().ok().and_then(|decided| decided.calls.first()) {
+            Some(call) if !call.admitted => SmallVec::new(),
+            decided => self.returns_of(decided, id),
         }
+    }
+
+    /// What gives back everything that the call may have been charged.
+    fn returns_all(&self, id: &str) -> SmallVec<[(Command, usize); 2]> {
+        self.returns_of(None, id)
+    }
+
+    fn returns_of(&self, decided: Option<&CallDecided>, id: &str) -> SmallVec<[(Command, usize); 2]> {
+        let mut commands = SmallVec::new();
         let mut charged = Vec::new();
         for (at, (counter, cost)) in self.counters.iter().zip(&self.call.costs).enumerate() {
             let admitted = decided.and_then(|call| call.decisions.get(at)).is_none_or(Decision::admitted);

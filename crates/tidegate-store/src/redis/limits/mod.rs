@@ -11,22 +11,16 @@
 
 mod batch;
 pub mod exact;
-mod key;
-mod numbers;
 mod returns;
-mod rule;
 mod runner;
 mod script;
+mod store;
 
 #[cfg(test)]
 mod tests;
 
-pub use batch::{
-    Call, CallDecided, Command, Counter, Decided, MAX_BATCH, Malformed, Purpose, decode, encode,
-};
-pub use key::{CounterKey, KeySpace, MAX_TAG};
-pub use numbers::{Kind, MAX_LOG_RUNS, Numbers};
-pub use returns::{Permit, answers, give_back, release, renew};
-pub use rule::SharedRule;
+pub use batch::{Call, CallDecided, Command, Decided, MAX_BATCH, Malformed, decode, encode};
+pub use returns::{answers, give_back, release, renew};
 pub use runner::RedisRunner;
 pub use script::Script;
+pub use store::RedisLimits;

@@ -4,41 +4,21 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::batch::{Command, Counter, Malformed};
-use super::key::CounterKey;
-use super::numbers::micros;
+use super::batch::{Command, Malformed};
 use super::script::Script;
-
-/// A place in flight under a concurrency limit. It ends on its own when it is not renewed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Permit {
-    key: CounterKey,
-    /// As the script names it.
-    member: String,
-}
-
-impl Permit {
-    /// The one that the call `id` took for `cost` at `key`.
-    pub fn new(key: CounterKey, id: &str, cost: u64) -> Self {
-        Self { key, member: format!("{cost}:{id}") }
-    }
-
-    /// The counter that it was taken at.
-    pub fn key(&self) -> &CounterKey {
-        &self.key
-    }
-}
+use crate::shared::numbers::micros;
+use crate::shared::{Counter, CounterKey, Permit};
 
 /// Gives permits of one counter back, each once. The reply says which were still held.
 pub fn release(key: &CounterKey, permits: &[Permit]) -> Command {
-    let args = permits.iter().map(|permit| permit.member.clone()).collect();
+    let args = permits.iter().map(|permit| permit.member().to_owned()).collect();
     Command { script: Script::Release, keys: vec![key.as_str().to_owned()], args }
 }
 
 /// Lets permits of one counter live for `life` from now on. The reply says which are still held.
 pub fn renew(key: &CounterKey, life: Duration, permits: &[Permit]) -> Command {
     let mut args = vec![micros(life).to_string()];
-    args.extend(permits.iter().map(|permit| permit.member.clone()));
+    args.extend(permits.iter().map(|permit| permit.member().to_owned()));
     Command { script: Script::Renew, keys: vec![key.as_str().to_owned()], args }
 }
 

@@ -4,7 +4,7 @@
 //! what is done with them. Only the clock differs between a script and its [`timed`](Script::timed)
 //! form, which tests run to choose the time.
 
-use super::numbers::Kind;
+use crate::shared::Kind;
 
 macro_rules! lua {
     ($name:literal) => {
@@ -36,6 +36,10 @@ pub enum Script {
     Release,
     /// Renews concurrency permits.
     Renew,
+    /// An instance's sign of life.
+    Pulse,
+    /// The order of the rules' versions.
+    Ordinal,
 }
 
 struct Text {
@@ -71,10 +75,12 @@ const GIVE_BACK: Text = script!(
 );
 const RELEASE: Text = script!("release");
 const RENEW: Text = script!("renew");
+const PULSE: Text = script!("pulse");
+const ORDINAL: Text = script!("ordinal");
 
 impl Script {
     /// Every script, so that all can be loaded before the first call.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Decide(Kind::TokenBucket),
         Self::Decide(Kind::LeakyBucket),
         Self::Decide(Kind::FixedWindow),
@@ -85,6 +91,8 @@ impl Script {
         Self::GiveBack,
         Self::Release,
         Self::Renew,
+        Self::Pulse,
+        Self::Ordinal,
     ];
 
     /// Its text, which takes the time from the server.
@@ -110,6 +118,8 @@ impl Script {
             Self::GiveBack => GIVE_BACK,
             Self::Release => RELEASE,
             Self::Renew => RENEW,
+            Self::Pulse => PULSE,
+            Self::Ordinal => ORDINAL,
         }
     }
 }

@@ -12,6 +12,7 @@ use tidegate_testkit::Redis;
 use tidegate_testkit::redis::Session;
 
 use super::*;
+use crate::shared::*;
 
 mod agreement;
 mod buckets;

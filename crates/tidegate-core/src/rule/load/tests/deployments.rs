@@ -40,6 +40,14 @@ fn a_refused_sharing_says_what_to_configure() {
 }
 
 #[test]
+fn leases_need_a_release_that_has_them() {
+    let text = "limits: [ { id: l, resources: '*', token_bucket: { capacity: 20, refill: 10/s }, sharing: leased, on_store_failure: fail_open } ]";
+    let without = Deployment { leases: false, ..SHARED };
+    assert_eq!(faults_on(text, without), ["2:91 `sharing: leased` is not in this release"]);
+    assert_eq!(faults_on(text, SHARED), [""; 0]);
+}
+
+#[test]
 fn commits_need_a_store_and_a_shell_that_can_do_them() {
     const STORE: &str = "needs a store that shares a transaction with the business write";
     const GATEWAY: &str = "not available through the gateway";
@@ -61,7 +69,7 @@ fn commits_need_a_store_and_a_shell_that_can_do_them() {
         let text = format!(
             "{ONE}idempotency: [ {{ id: i, resources: [pay], scope: [t], key: {{ from: header.k }}, commit: {commit} }} ]"
         );
-        let deployment = Deployment { shared_store: false, idempotency_store: backend, shell };
+        let deployment = Deployment { shared_store: false, leases: false, idempotency_store: backend, shell };
         let found = faults_on(&text, deployment);
         let same = found.len() == expected.len() && found.iter().zip(&expected).all(|(a, b)| a.contains(b));
         assert!(same, "{commit} {backend:?} {shell:?}: {found:?}");

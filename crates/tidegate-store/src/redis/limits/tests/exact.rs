@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use super::super::exact::{DecideFault, Reach, Runner, SharedAsk, SharedLimits};
+use super::super::exact::{DecideFault, Reach, Runner, SharedLimits};
 use super::*;
 use crate::traits::BoxFuture;
 
@@ -72,16 +72,13 @@ impl World {
         self.at.server.lock().unwrap().ask(counter, 0, TODAY).remaining
     }
 
-    fn decide(
-        &self,
-        counters: &[(&Counter, u64)],
-    ) -> Result<super::super::exact::SharedOutcome, DecideFault<&'static str>> {
+    fn decide(&self, counters: &[(&Counter, u64)]) -> Result<SharedOutcome, DecideFault<&'static str>> {
         let id = self.at.server.lock().unwrap().id();
         let asks: Vec<_> = counters
             .iter()
             .map(|(counter, cost)| SharedAsk { counter: (*counter).clone(), cost: *cost })
             .collect();
-        self.runtime.block_on(self.limits.decide(&asks, &id))
+        self.runtime.block_on(self.limits.decide(&asks, &id, Purpose::Charge))
     }
 
     fn lose(&self, lost: &[Lost]) {
@@ -195,7 +192,7 @@ fn requests_are_decided_on_a_real_server_by_its_own_clock() {
         let ids: Vec<_> = (0..100).map(|id| format!("id-{id}")).collect();
         let mut admitted = 0;
         for id in &ids {
-            admitted += usize::from(limits.decide(&asks, id).await.unwrap().admitted);
+            admitted += usize::from(limits.decide(&asks, id, Purpose::Charge).await.unwrap().admitted);
         }
         admitted
     });
@@ -232,7 +229,8 @@ fn l24_every_script_runs_in_a_real_cluster() {
         })
         .collect();
     let ask = |counter: &Counter, cost| SharedAsk { counter: counter.clone(), cost };
-    let decide = |asks: &[SharedAsk], id: &str| runtime.block_on(limits.decide(asks, id)).unwrap();
+    let decide =
+        |asks: &[SharedAsk], id: &str| runtime.block_on(limits.decide(asks, id, Purpose::Charge)).unwrap();
     let all: Vec<_> = counters.iter().map(|counter| ask(counter, 2)).collect();
     let outcome = decide(&all, "first");
     assert!(outcome.admitted, "{outcome:?}");

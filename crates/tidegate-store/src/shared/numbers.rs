@@ -43,7 +43,7 @@ pub enum Kind {
 
 impl Kind {
     /// Its letter in the scripts.
-    pub(super) const fn letter(self) -> &'static str {
+    pub const fn letter(self) -> &'static str {
         match self {
             Self::TokenBucket => "t",
             Self::LeakyBucket => "l",
@@ -55,7 +55,7 @@ impl Kind {
     }
 
     /// How many numbers of the reply are its state.
-    pub(super) const fn state_len(self) -> usize {
+    pub const fn state_len(self) -> usize {
         match self {
             Self::Concurrency => 1,
             Self::TokenBucket | Self::LeakyBucket | Self::FixedWindow | Self::SlidingLog => 2,
@@ -75,10 +75,14 @@ impl Kind {
 /// | concurrency | max | life of a permit in µs | 0 |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Numbers {
-    pub(super) kind: Kind,
-    pub(super) a: u64,
-    pub(super) b: u64,
-    pub(super) c: u64,
+    /// How it counts.
+    pub kind: Kind,
+    /// See the table.
+    pub a: u64,
+    /// See the table.
+    pub b: u64,
+    /// See the table.
+    pub c: u64,
 }
 
 impl Numbers {
@@ -117,7 +121,7 @@ impl Numbers {
     }
 
     /// What its counters' keys end with. Another algorithm or window is another counter.
-    pub(super) fn suffix(&self) -> String {
+    pub fn suffix(&self) -> String {
         match self.kind {
             Kind::TokenBucket => "token_bucket".to_owned(),
             Kind::LeakyBucket => "leaky_bucket".to_owned(),
@@ -129,7 +133,7 @@ impl Numbers {
     }
 
     /// What a call of `cost` gets from a counter in this state.
-    pub(super) fn test(&self, state: &State, cost: u64, now: Timestamp) -> Decision {
+    pub fn test(&self, state: &State, cost: u64, now: Timestamp) -> Decision {
         match *state {
             State::Debt { tokens, parts } => self.test_bucket(tokens, parts, cost),
             State::Fixed { start, used } => {
@@ -197,22 +201,49 @@ impl Numbers {
 
 /// What a counter held when a call came, brought to that call's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub enum State {
     /// Of a bucket: whole tokens, and parts of one.
-    Debt { tokens: u64, parts: u64 },
+    Debt {
+        /// Whole ones.
+        tokens: u64,
+        /// Of which `b` make a token.
+        parts: u64,
+    },
     /// Of a fixed window.
-    Fixed { start: Timestamp, used: u64 },
+    Fixed {
+        /// Of the window.
+        start: Timestamp,
+        /// In it.
+        used: u64,
+    },
     /// Of a sliding window.
-    Pair { start: Timestamp, current: u64, previous: u64 },
+    Pair {
+        /// Of the current window.
+        start: Timestamp,
+        /// Used in it.
+        current: u64,
+        /// Used in the one before.
+        previous: u64,
+    },
     /// Of a sliding log; `room` is the run that a denied call waits for.
-    Log { used: u64, newest: Timestamp, room: Timestamp },
+    Log {
+        /// In the window that ends now.
+        used: u64,
+        /// When the latest call was admitted.
+        newest: Timestamp,
+        /// When the run was admitted that must leave the window first.
+        room: Timestamp,
+    },
     /// Of a concurrency limit.
-    InFlight { used: u64 },
+    InFlight {
+        /// By live permits.
+        used: u64,
+    },
 }
 
 impl State {
     /// From a reply's numbers, of which there are [`Kind::state_len`].
-    pub(super) fn read(kind: Kind, numbers: &[u64]) -> Option<Self> {
+    pub fn read(kind: Kind, numbers: &[u64]) -> Option<Self> {
         let at = |micros: u64| Timestamp::from_nanos(micros.saturating_mul(1000));
         match (kind, numbers) {
             (Kind::TokenBucket | Kind::LeakyBucket, &[tokens, parts]) => Some(Self::Debt { tokens, parts }),
@@ -229,7 +260,7 @@ impl State {
     }
 
     /// The same after a call was charged.
-    pub(super) fn charge(&mut self, cost: u64, now: Timestamp) {
+    pub fn charge(&mut self, cost: u64, now: Timestamp) {
         let (Self::Debt { tokens: used, .. }
         | Self::Fixed { used, .. }
         | Self::Pair { current: used, .. }
@@ -244,7 +275,7 @@ impl State {
     }
 
     /// The window that it counts, by its start.
-    pub(super) fn window(&self) -> Option<Timestamp> {
+    pub fn window(&self) -> Option<Timestamp> {
         match self {
             Self::Fixed { start, .. } | Self::Pair { start, .. } => Some(*start),
             _ => None,
@@ -279,7 +310,8 @@ fn nanos(span: Duration) -> u64 {
     saturate(span.min(MAX_PERIOD).as_nanos()).max(1)
 }
 
-pub(super) fn micros(span: Duration) -> u64 {
+/// A span in whole microseconds, rounded up; from 1, and at most a limit's longest period.
+pub fn micros(span: Duration) -> u64 {
     nanos(span).div_ceil(1000)
 }
 

@@ -92,13 +92,13 @@ impl CounterKey {
     }
 
     /// What Redis Cluster chooses its slot by.
-    pub(super) fn tag(&self) -> &str {
+    pub fn tag(&self) -> &str {
         let inside = self.0.split_once('{').and_then(|(_, rest)| rest.split_once('}'));
         inside.map_or(&self.0, |(tag, _)| tag)
     }
 
     /// Where reserved calls are remembered. It lies in the same slot.
-    pub(super) fn reservations(&self) -> String {
+    pub fn reservations(&self) -> String {
         format!("{}:reserved", self.0)
     }
 }

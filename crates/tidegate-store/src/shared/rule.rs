@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tidegate_core::rule::model::{Limit, Mode};
 
-use super::batch::Counter;
+use super::Counter;
 use super::key::KeySpace;
 use super::numbers::Numbers;
 
@@ -13,32 +13,30 @@ use super::numbers::Numbers;
 pub struct SharedRule {
     space: KeySpace,
     mode: Mode,
-    ordinal: u64,
     own: Numbers,
     overrides: Box<[Numbers]>,
 }
 
 impl SharedRule {
-    /// `ordinal` orders the versions of the rules among all instances: it grows with each and is below
-    /// 2⁵³. A silent holder of a concurrency permit counts as gone after `permit_life`.
-    pub fn new(limit: &Limit, ordinal: u64, permit_life: Duration) -> Self {
+    /// A silent holder of a concurrency permit counts as gone after `permit_life`.
+    pub fn new(limit: &Limit, permit_life: Duration) -> Self {
         let numbers = |algorithm| Numbers::new(algorithm, permit_life);
         Self {
             space: KeySpace::new(&limit.id, &limit.key),
             mode: limit.mode,
-            ordinal: ordinal.min((1 << 53) - 1),
             own: numbers(&limit.algorithm),
             overrides: limit.overrides.iter().map(|other| numbers(&other.algorithm)).collect(),
         }
     }
 
     /// The counter of a key, as [`tidegate_core::limit::key::encode`] makes it; `variant` is 0 for the
-    /// rule's own numbers, i + 1 for those of override i, and the rule's own where there is none. `None`
+    /// rule's own numbers, i + 1 for those of override i, and the rule's own where there is none. `ordinal`
+    /// orders the versions of the rules among all instances: it grows with each and is below 2⁵³. `None`
     /// when the key is not of that form.
-    pub fn counter(&self, variant: usize, key: &[u8]) -> Option<Counter> {
+    pub fn counter(&self, variant: usize, key: &[u8], ordinal: u64) -> Option<Counter> {
         let other = variant.checked_sub(1).and_then(|at| self.overrides.get(at));
         let numbers = *other.unwrap_or(&self.own);
         let key = self.space.counter_of(key, &numbers)?;
-        Some(Counter { key, numbers, ordinal: self.ordinal, mode: self.mode })
+        Some(Counter { key, numbers, ordinal: ordinal.min((1 << 53) - 1), mode: self.mode })
     }
 }
