@@ -453,3 +453,19 @@ fn promise_of<C: Counter>(_: &C, limit: u64, _: u64) -> u64 {
         2 * limit
     }
 }
+
+#[test]
+fn an_empty_counter_is_whole_again_after_its_window_or_the_time_it_takes_to_refill() {
+    let seconds = |secs| Some(Duration::from_secs(secs));
+    let rate = Rate { count: 4, per: Duration::from_secs(6) };
+    for (algorithm, expected) in [
+        (Algorithm::TokenBucket { capacity: 20, refill: rate }, seconds(30)),
+        (Algorithm::LeakyBucket { rate, queue: 19 }, seconds(30)),
+        (Algorithm::FixedWindow { limit: 7, window: Duration::from_secs(60) }, seconds(60)),
+        (Algorithm::SlidingWindow { limit: 7, window: Duration::from_secs(60) }, seconds(60)),
+        (Algorithm::SlidingLog { limit: 7, window: Duration::from_secs(60) }, seconds(60)),
+        (Algorithm::Concurrency { max: 7 }, None),
+    ] {
+        assert_eq!(refilled_after(&algorithm), expected, "{algorithm:?}");
+    }
+}

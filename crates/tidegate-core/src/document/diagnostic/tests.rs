@@ -87,3 +87,18 @@ fn quotes_are_cut() {
     assert_eq!(quoted(&"x".repeat(61)), format!("`{}…`", "x".repeat(60)));
     assert_eq!(quoted(&"x".repeat(60)), format!("`{}`", "x".repeat(60)));
 }
+
+#[test]
+fn a_login_in_a_url_is_not_shown() {
+    for (text, shown) in [
+        ("no url", "no url"),
+        ("redis://host:6379/0", "redis://host:6379/0"),
+        ("redis://me:secret@host", "redis://*********@host"),
+        ("url: \"redis://me:pa@ss@host\", mail: a@b", "url: \"redis://********@host\", mail: a@b"),
+        ("'a://x@h' a://y@h b", "'a://*@h' a://*@h b"),
+        ("a://h b@c", "a://h b@c"),
+        ("a://", "a://"),
+    ] {
+        assert_eq!(without_logins(text), shown);
+    }
+}
