@@ -22,7 +22,7 @@ pub use rule::SharedRule;
 use crate::traits::BoxFuture;
 
 /// One limit's counter, as a batch asks it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Counter {
     /// Where it is.
     pub key: CounterKey,

@@ -23,6 +23,7 @@ use tidegate_core::limit::Decision;
 use tidegate_core::rule::model::Mode;
 
 use super::batch::{Call, CallDecided, Command, Decided, Malformed, decode, encode};
+use super::combine::Combine;
 use super::returns::{answers, give_back, release, renew};
 use crate::shared::{Counter, CounterKey, Kind, Permit, Purpose, SharedAsk, SharedOutcome, SharedVerdict};
 use crate::traits::BoxFuture;
@@ -31,9 +32,9 @@ use crate::traits::BoxFuture;
 const MARKS: usize = 1024;
 
 /// What runs a script, at most once.
-pub trait Runner: Send + Sync {
+pub trait Runner: Send + Sync + 'static {
     /// Why there is no reply. The script may have run.
-    type Fault: Send;
+    type Fault: Clone + Send + Sync + 'static;
 
     /// Runs `command` and gives its reply.
     fn run<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Value, Self::Fault>>;
@@ -49,8 +50,8 @@ pub enum Reach {
 }
 
 /// Decides requests in the shared store.
-pub struct SharedLimits<R> {
-    runner: R,
+pub struct SharedLimits<R: Runner> {
+    combine: Combine<R>,
     reach: Reach,
     refused: Box<[AtomicBool]>,
 }
@@ -64,6 +65,15 @@ pub enum DecideFault<F> {
     /// The store's answer makes no sense.
     #[error(transparent)]
     Malformed(#[from] Malformed),
+    /// The command before it, for the same counters, got no answer; this call was not sent.
+    #[error("not sent: the command before it, for the same counters, got no answer")]
+    Behind,
+    /// No answer in time, behind other calls for the same counters.
+    #[error("no answer within {0:?}, behind other calls for the same counters")]
+    Late(Duration),
+    /// The command's end is not known.
+    #[error("the command was broken off")]
+    Abandoned,
     /// A counter was asked twice in one request.
     #[error("the counter {0} is asked twice in one request; add up the costs")]
     AskedTwice(Box<str>),
@@ -81,8 +91,14 @@ type Reply<F> = Result<Decided, DecideFault<F>>;
 
 impl<R: Runner> SharedLimits<R> {
     /// Decides by scripts that `runner` runs.
-    pub fn new(runner: R, reach: Reach) -> Self {
-        Self { runner, reach, refused: (0..MARKS).map(|_| AtomicBool::new(false)).collect() }
+    ///
+    /// A call waits for at most `patience`, its own command and the one before it for the same counters.
+    pub fn new(runner: R, reach: Reach, patience: Duration) -> Self {
+        Self {
+            combine: Combine::new(runner, patience),
+            reach,
+            refused: (0..MARKS).map(|_| AtomicBool::new(false)).collect(),
+        }
     }
 
     /// Decides one request. `id` names it and nobody else's.
@@ -102,8 +118,14 @@ impl<R: Runner> SharedLimits<R> {
         let groups = self.groups(asks, id);
         let mut outcome = SharedOutcome::unasked(asks);
         if let [group] = groups.as_slice() {
-            let decided = self.ask(group, purpose).await?;
-            outcome.commands = 1;
+            let decided = if purpose == Purpose::Charge {
+                let (decided, commands) = self.combine.ask(&group.counters, &group.call).await?;
+                outcome.commands = commands;
+                decided
+            } else {
+                outcome.commands = 1;
+                self.ask(group, purpose).await?
+            };
             outcome.add(group, &decided, |call| &call.decisions);
             outcome.finish(asks, id);
             return Ok(outcome);
@@ -124,7 +146,7 @@ impl<R: Runner> SharedLimits<R> {
     pub async fn give_back(&self, asks: &[SharedAsk], id: &str) -> Result<(), DecideFault<R::Fault>> {
         let groups = self.groups(asks, id);
         let commands: Vec<_> = groups.iter().flat_map(|group| group.returns_all(id)).collect();
-        let given = all(commands.iter().map(|(command, _)| self.runner.run(command)).collect()).await;
+        let given = all(commands.iter().map(|(command, _)| self.runner().run(command)).collect()).await;
         for (reply, (_, count)) in given.into_iter().zip(&commands) {
             answers(&reply.map_err(DecideFault::Store)?, *count)?;
         }
@@ -133,7 +155,7 @@ impl<R: Runner> SharedLimits<R> {
 
     /// What runs the scripts.
     pub fn runner(&self) -> &R {
-        &self.runner
+        self.combine.runner()
     }
 
     /// Charges each group and gives back when one refuses.
@@ -175,7 +197,7 @@ impl<R: Runner> SharedLimits<R> {
         }
         let commands: Vec<_> = replies.iter().flat_map(|(group, reply)| group.returns(reply, id)).collect();
         outcome.commands += commands.len();
-        let given = all(commands.iter().map(|(command, _)| self.runner.run(command)).collect()).await;
+        let given = all(commands.iter().map(|(command, _)| self.runner().run(command)).collect()).await;
         for (reply, (_, count)) in given.into_iter().zip(&commands) {
             let given = reply.ok().and_then(|reply| answers(&reply, *count).ok());
             let given = given.map_or(0, |given| given.iter().filter(|given| **given).count());
@@ -213,7 +235,7 @@ impl<R: Runner> SharedLimits<R> {
         // Those of one counter that follow each other share a script.
         for permits in permits.chunk_by(|one, next| one.key() == next.key()) {
             if let Some(first) = permits.first() {
-                let reply = self.runner.run(&command(first.key(), permits)).await;
+                let reply = self.runner().run(&command(first.key(), permits)).await;
                 held.extend(answers(&reply.map_err(DecideFault::Store)?, permits.len())?);
             }
         }
@@ -222,7 +244,7 @@ impl<R: Runner> SharedLimits<R> {
 
     async fn ask(&self, group: &Group<'_>, purpose: Purpose) -> Reply<R::Fault> {
         let calls = std::slice::from_ref(&group.call);
-        let reply = self.runner.run(&encode(&group.counters, calls, purpose)).await;
+        let reply = self.runner().run(&encode(&group.counters, calls, purpose)).await;
         Ok(decode(&group.counters, calls, purpose, &reply.map_err(DecideFault::Store)?)?)
     }
 

@@ -10,6 +10,7 @@
 //! kept for later, both would start anew with every refused call.
 
 mod batch;
+mod combine;
 pub mod exact;
 mod returns;
 mod runner;

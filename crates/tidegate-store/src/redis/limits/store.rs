@@ -30,7 +30,8 @@ impl RedisLimits {
     pub fn new(redis: Redis) -> Self {
         let runner = RedisRunner::new(redis);
         let reach = runner.reach();
-        Self { limits: SharedLimits::new(runner, reach) }
+        let patience = runner.redis().config().timeout();
+        Self { limits: SharedLimits::new(runner, reach, patience) }
     }
 
     /// The client.
@@ -147,8 +148,11 @@ impl From<DecideFault<RedisFault>> for SharedFault {
         match fault {
             DecideFault::Store(fault) => fault.into(),
             DecideFault::Malformed(malformed) => malformed.into(),
-            asked_twice @ DecideFault::AskedTwice(_) => {
-                Self { may_have_run: false, message: asked_twice.to_string().into() }
+            not_sent @ (DecideFault::AskedTwice(_) | DecideFault::Behind) => {
+                Self { may_have_run: false, message: not_sent.to_string().into() }
+            }
+            unknown @ (DecideFault::Late(_) | DecideFault::Abandoned) => {
+                Self { may_have_run: true, message: unknown.to_string().into() }
             }
         }
     }

@@ -17,6 +17,7 @@ use crate::shared::*;
 mod agreement;
 mod buckets;
 mod cases;
+mod combine;
 mod exact;
 mod keys;
 mod permits;
@@ -31,6 +32,8 @@ const SECOND: u64 = 1_000_000;
 const HOUR: u64 = 3_600 * SECOND;
 const DAY: u64 = 24 * HOUR;
 const PERMIT_LIFE: Duration = Duration::from_secs(30);
+/// Longer than any stall of the machine.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server, and a connection on which scripts are run at chosen times.
 struct Server {

@@ -61,7 +61,7 @@ impl World {
             now: Mutex::new(TODAY),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        Self { runtime, limits: SharedLimits::new(std::sync::Arc::clone(&at), reach), at }
+        Self { runtime, limits: SharedLimits::new(std::sync::Arc::clone(&at), reach, PATIENCE), at }
     }
 
     fn counter(&self, algorithm: &Algorithm) -> Counter {
@@ -176,7 +176,7 @@ fn requests_are_decided_on_a_real_server_by_its_own_clock() {
     let config = config.with_timeout(Duration::from_secs(5)).unwrap();
     let runner = RedisRunner::new(crate::redis::Redis::new(config).unwrap());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let limits = SharedLimits::new(runner.clone(), runner.reach());
+    let limits = SharedLimits::new(runner.clone(), runner.reach(), PATIENCE);
     let counter = |algorithm: &Algorithm, id| {
         let numbers = Numbers::new(algorithm, PERMIT_LIFE);
         let key = KeySpace::new(id, &[] as &[&str]).counter([], &numbers);
@@ -208,7 +208,7 @@ fn l24_every_script_runs_in_a_real_cluster() {
     let runner = RedisRunner::new(crate::redis::Redis::new(config).unwrap());
     assert_eq!(runner.reach(), Reach::Slot);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let limits = SharedLimits::new(runner.clone(), runner.reach());
+    let limits = SharedLimits::new(runner.clone(), runner.reach(), PATIENCE);
     let year = Duration::from_hours(24 * 366);
     // Nothing comes back by itself while the test runs.
     let algorithms = [
