@@ -18,6 +18,7 @@ mod limit;
 mod node;
 pub mod params;
 mod random;
+mod redis;
 pub mod report;
 mod rollout;
 pub mod run;

@@ -10,6 +10,7 @@ use http::{Request, Response};
 use tempfile::TempDir;
 use tidegate::call::{Call, CallError};
 use tidegate::env::{Env, ManualClock};
+use tidegate::fleet::FleetSetup;
 use tidegate::loader::Loader;
 use tidegate::rules::{Compile as _, Options, RuleService, Setup, Status};
 use tidegate::{Body, Gates, Settings, pipeline};
@@ -55,17 +56,37 @@ impl Node {
         env: Env,
         records: Arc<dyn IdempotencyStore>,
     ) -> Result<Self, LabError> {
+        Self::launch(rules, env, records, None).await
+    }
+
+    /// One of several nodes that count limits together, on the system's clock.
+    pub(crate) async fn in_fleet(rules: &str, fleet: FleetSetup) -> Result<Self, LabError> {
+        let env = Env::system();
+        let own = env.clone();
+        let records = MemoryIdempotency::new(Arc::new(move || own.now()), MemoryLimits::default());
+        let node = Self::launch(rules, env, Arc::new(records), Some(fleet)).await?;
+        node.gates.join_fleet().await;
+        Ok(node)
+    }
+
+    async fn launch(
+        rules: &str,
+        env: Env,
+        records: Arc<dyn IdempotencyStore>,
+        fleet: Option<FleetSetup>,
+    ) -> Result<Self, LabError> {
         let folder = tempfile::tempdir().about("making a folder for the rules")?;
         let path = folder.path().join("rules.yaml");
         std::fs::write(&path, rules).about("writing the rules")?;
         let own = env.clone();
         let store: Arc<dyn RuleStore> = Arc::new(MemoryRules::new(move || own.now()));
-        let gates = Gates::new(env.clone(), Settings::default(), records);
+        let deployment = Deployment { shared_store: fleet.is_some(), ..Deployment::default() };
+        let gates = Gates::with_fleet(env.clone(), Settings::default(), records, fleet);
         let setup = Setup {
             store: Arc::clone(&store),
             path: path.clone(),
             node: NODE.to_owned(),
-            compile: Loader::new(Deployment::default()),
+            compile: Loader::new(deployment),
             env,
             metrics: Arc::clone(gates.metrics()),
             options: Options { file_poll: NEVER, store_poll: NEVER, settle: Duration::ZERO, watch: false },

@@ -461,9 +461,9 @@ fn an_empty_counter_is_whole_again_after_its_window_or_the_time_it_takes_to_refi
     for (algorithm, expected) in [
         (Algorithm::TokenBucket { capacity: 20, refill: rate }, seconds(30)),
         (Algorithm::LeakyBucket { rate, queue: 19 }, seconds(30)),
-        (Algorithm::FixedWindow { limit: 7, window: Duration::from_secs(60) }, seconds(60)),
-        (Algorithm::SlidingWindow { limit: 7, window: Duration::from_secs(60) }, seconds(60)),
-        (Algorithm::SlidingLog { limit: 7, window: Duration::from_secs(60) }, seconds(60)),
+        (Algorithm::FixedWindow { limit: 7, window: Duration::from_mins(1) }, seconds(60)),
+        (Algorithm::SlidingWindow { limit: 7, window: Duration::from_mins(1) }, seconds(60)),
+        (Algorithm::SlidingLog { limit: 7, window: Duration::from_mins(1) }, seconds(60)),
         (Algorithm::Concurrency { max: 7 }, None),
     ] {
         assert_eq!(refilled_after(&algorithm), expected, "{algorithm:?}");

@@ -1,8 +1,12 @@
-//! Limits: all go through the pipeline, with rules in force by the rule service and the clock injected.
+//! Limits: all go through the pipeline, with rules in force by the rule service. Local ones run on an injected
+//! clock, shared ones on a real Redis and its clock.
 
 pub(crate) mod boundary;
 pub(crate) mod hot_update;
 pub(crate) mod local_race;
+pub(crate) mod outage;
+pub(crate) mod shared_race;
+pub(crate) mod skew;
 
 use http::StatusCode;
 use tidegate::Gates;

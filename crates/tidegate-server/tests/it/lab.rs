@@ -44,6 +44,20 @@ fn lab_kills_a_child_of_its_own_program() {
 }
 
 #[test]
+fn lab_shares_limits_on_a_redis_of_its_own() {
+    // The figures themselves are held by the experiments' own expectations.
+    let (out, _) = check(&["limit.shared-race", "limit.skew", "limit.outage", "--json"], 0);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let figures = |experiment: usize| {
+        let rows = json["experiments"][experiment]["rows"].as_array().unwrap().clone();
+        rows.iter().map(|row| row["tidegate"]["figure"].as_u64()).collect::<Vec<_>>()
+    };
+    assert_eq!(figures(0), [Some(1000)]);
+    assert_eq!(figures(1), [Some(1000), Some(0)]);
+    assert_eq!(figures(2), [Some(2000), Some(4), Some(0), Some(4), Some(1000), Some(4), None]);
+}
+
+#[test]
 fn lab_refuses_what_makes_no_sense() {
     for (args, said) in [
         (&["limit.boundry"][..], "did you mean `limit.boundary`"),

@@ -79,7 +79,7 @@ pub struct SharedOutcome {
     pub permits: Vec<Permit>,
     /// Counters that were charged for a refused request and could not be given back.
     pub stranded: usize,
-    /// Script calls that it took.
+    /// Script calls that it took; 0 when another call's carried it.
     pub commands: usize,
 }
 

@@ -31,6 +31,7 @@ const SHARDS: usize = 64;
 type Answer<F> = Result<(Decided, usize), DecideFault<F>>;
 
 type Counters = SmallVec<[Counter; 1]>;
+type Shard<F> = Mutex<HashMap<Counters, VecDeque<Waiting<F>>>>;
 
 /// Shares commands between calls.
 pub(super) struct Combine<R: Runner>(Arc<Lanes<R>>);
@@ -41,7 +42,7 @@ struct Lanes<R: Runner> {
     patience: Duration,
     hasher: RandomState,
     /// Sets of counters that have a command under way, with who waits for the next.
-    shards: Box<[Mutex<HashMap<Counters, VecDeque<Waiting<R::Fault>>>>]>,
+    shards: Box<[Shard<R::Fault>]>,
 }
 
 /// One call in a queue. There are as many as requests under way, which is what bounds the queue.
@@ -93,7 +94,7 @@ impl<R: Runner> Lanes<R> {
         Some(answered)
     }
 
-    fn shard(&self, counters: &[Counter]) -> &Mutex<HashMap<Counters, VecDeque<Waiting<R::Fault>>>> {
+    fn shard(&self, counters: &[Counter]) -> &Shard<R::Fault> {
         let at = self.hasher.hash_one(counters.first().map(|counter| &counter.key)) as usize % SHARDS;
         &self.shards[at]
     }
