@@ -33,7 +33,7 @@ const HOUR: u64 = 3_600 * SECOND;
 const DAY: u64 = 24 * HOUR;
 const PERMIT_LIFE: Duration = Duration::from_secs(30);
 /// Longer than any stall of the machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server, and a connection on which scripts are run at chosen times.
 struct Server {
