@@ -308,10 +308,12 @@ pub enum AuditKind {
     IdempotencyResolved,
     /// An idempotency record that an operator released.
     IdempotencyReleased,
+    /// A shared counter that an operator reset.
+    LimitReset,
 }
 
 impl AuditKind {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Published,
         Self::RolledBack,
         Self::Refused,
@@ -319,6 +321,7 @@ impl AuditKind {
         Self::Unchanged,
         Self::IdempotencyResolved,
         Self::IdempotencyReleased,
+        Self::LimitReset,
     ];
 
     /// The name in stores and JSON.
@@ -331,6 +334,7 @@ impl AuditKind {
             Self::Unchanged => "unchanged",
             Self::IdempotencyResolved => "idempotency_resolved",
             Self::IdempotencyReleased => "idempotency_released",
+            Self::LimitReset => "limit_reset",
         }
     }
 

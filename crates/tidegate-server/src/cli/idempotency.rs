@@ -16,6 +16,8 @@ use tidegate_store::sql::sqlite::{
 use tidegate_store::traits::Shown;
 use tidegate_store::{IdempotencyStore as _, StoreError};
 
+pub(super) use settle::user;
+
 use super::Exit;
 use super::output::say;
 use crate::config::{self, CONFIG_VARIABLE, Environment, Flags, Refused, StoreSetting};

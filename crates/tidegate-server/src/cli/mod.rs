@@ -1,15 +1,18 @@
 //! The command line. Exit 0 fine, 1 refused or an expectation failed, 2 usage, 3 conflict, 4 unreachable.
 
+mod doctor;
 mod flags;
 mod gateway;
 mod idempotency;
 mod input;
 mod lab;
+mod limits;
 mod log;
 mod output;
 mod quickstart;
 mod rules;
 mod signals;
+mod stores;
 
 use std::process::ExitCode;
 
@@ -65,6 +68,11 @@ enum Command {
     /// Look at idempotency records, and settle those whose outcome nobody knows.
     #[command(subcommand)]
     Idempotency(idempotency::Command),
+    /// Look at the counters that gateways share in Redis, and reset one.
+    #[command(subcommand)]
+    Limits(limits::Command),
+    /// Ask each configured store whether it answers, and say what is missing.
+    Doctor(doctor::Args),
     /// Run experiments: the naive way beside Tidegate, with the figures that must come out.
     Lab(lab::Args),
     /// A process that an experiment starts in order to kill it.
@@ -81,6 +89,8 @@ pub fn run() -> ExitCode {
         Command::Rules(command) => output::exit(rules::run(&command)).into(),
         Command::Flags(command) => output::exit(flags::run(&command)).into(),
         Command::Idempotency(command) => output::exit(idempotency::run(&command)).into(),
+        Command::Limits(command) => output::exit(limits::run(&command)).into(),
+        Command::Doctor(args) => output::exit(doctor::run(&args)).into(),
         Command::Lab(args) => output::exit(lab::run(&args)).into(),
         Command::LabChild(args) => lab::run_child(&args).into(),
     }

@@ -4,6 +4,7 @@
 mod flags;
 mod gateway;
 mod idempotency;
+mod limits;
 mod quickstart;
 mod rules;
 
@@ -99,6 +100,13 @@ impl Ran {
     #[track_caller]
     pub(crate) fn prints(self, expected: &str) -> Self {
         assert_eq!(self.out, expected, "{}", self.err);
+        self
+    }
+
+    /// That its result begins with this.
+    #[track_caller]
+    pub(crate) fn prints_start(self, expected: &str) -> Self {
+        assert!(self.out.starts_with(expected), "{}\n{}", self.out, self.err);
         self
     }
 

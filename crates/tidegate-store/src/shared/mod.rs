@@ -177,6 +177,9 @@ pub trait SharedLimitStore: Send + Sync {
     /// become the newest, unless they are already.
     fn ordinal<'a>(&'a self, digest: &'a str, publish: bool) -> BoxFuture<'a, Result<u64, SharedFault>>;
 
+    /// Forgets what a counter has counted. Whether there was anything.
+    fn forget<'a>(&'a self, key: &'a CounterKey) -> BoxFuture<'a, Result<bool, SharedFault>>;
+
     /// Where it is, without secrets.
     fn name(&self) -> String;
 }

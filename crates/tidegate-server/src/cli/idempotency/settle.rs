@@ -263,7 +263,7 @@ impl Command<'_> {
 }
 
 /// Who runs this process, by the system's word and not by a variable that anybody may set.
-fn user() -> String {
+pub(in crate::cli) fn user() -> String {
     let Ok(process) = std::fs::metadata("/proc/self") else { return "unknown".to_owned() };
     let uid = process.uid();
     user_name(uid, Path::new("/etc/passwd")).unwrap_or_else(|| format!("uid {uid}"))

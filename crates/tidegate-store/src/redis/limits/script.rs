@@ -40,6 +40,8 @@ pub enum Script {
     Pulse,
     /// The order of the rules' versions.
     Ordinal,
+    /// Forgets counters.
+    Forget,
 }
 
 struct Text {
@@ -77,10 +79,11 @@ const RELEASE: Text = script!("release");
 const RENEW: Text = script!("renew");
 const PULSE: Text = script!("pulse");
 const ORDINAL: Text = script!("ordinal");
+const FORGET: Text = script!("forget");
 
 impl Script {
     /// Every script, so that all can be loaded before the first call.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Decide(Kind::TokenBucket),
         Self::Decide(Kind::LeakyBucket),
         Self::Decide(Kind::FixedWindow),
@@ -93,6 +96,7 @@ impl Script {
         Self::Renew,
         Self::Pulse,
         Self::Ordinal,
+        Self::Forget,
     ];
 
     /// Its text, which takes the time from the server.
@@ -120,6 +124,7 @@ impl Script {
             Self::Renew => RENEW,
             Self::Pulse => PULSE,
             Self::Ordinal => ORDINAL,
+            Self::Forget => FORGET,
         }
     }
 }

@@ -11,7 +11,9 @@ use super::runner::RedisRunner;
 use super::script::Script;
 use crate::redis::{Redis, RedisFault};
 use crate::shared::numbers::micros;
-use crate::shared::{Permit, Pulse, Purpose, SharedAsk, SharedFault, SharedLimitStore, SharedOutcome};
+use crate::shared::{
+    CounterKey, Permit, Pulse, Purpose, SharedAsk, SharedFault, SharedLimitStore, SharedOutcome,
+};
 use crate::traits::BoxFuture;
 
 /// Who lives, and whether the data is what it was. The braces put both keys into one slot.
@@ -97,6 +99,16 @@ impl SharedLimitStore for RedisLimits {
                     u64::try_from(ordinal).map_err(|_| Malformed("a negative ordinal").into())
                 }
                 _ => Err(Malformed("no ordinal").into()),
+            }
+        })
+    }
+
+    fn forget<'a>(&'a self, key: &'a CounterKey) -> BoxFuture<'a, Result<bool, SharedFault>> {
+        Box::pin(async move {
+            let keys = [key.as_str(), &key.reservations()];
+            match self.run(Script::Forget, &keys, Vec::new()).await? {
+                Value::Int(forgotten) => Ok(forgotten > 0),
+                _ => Err(Malformed("no count of what was forgotten").into()),
             }
         })
     }
