@@ -2,8 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use sqlx::SqliteConnection;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions};
 use tidegate_store::rules::{
     AuditKind, FileNote, NewAuditEntry, Origin, Publish, PublishError, RuleStore as _, RuleStoreError,
@@ -139,21 +142,34 @@ async fn a_read_only_database_says_so() {
     assert_eq!(writable.latest().await.unwrap(), Some(one));
 }
 
+async fn query_only(conn: &mut SqliteConnection, on: bool) -> Result<(), sqlx::Error> {
+    let pragma = if on { "PRAGMA query_only = true" } else { "PRAGMA query_only = false" };
+    sqlx::query(pragma).execute(conn).await.map(|_| ())
+}
+
 #[tokio::test]
 async fn a_database_that_becomes_read_only_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("tidegate.db");
-    let pool = open(&path).await.unwrap();
-    let store = SqliteRules::new(pool.clone()).await.unwrap();
+    drop(sqlite(&path).await);
+    // The setting is a connection's, and the pool may replace a connection: each gets it when it is taken.
+    let read_only = Arc::new(AtomicBool::new(false));
+    let (taken, made) = (Arc::clone(&read_only), Arc::clone(&read_only));
+    let pool = SqlitePoolOptions::new()
+        .before_acquire(move |conn, _| {
+            let on = taken.load(Ordering::SeqCst);
+            Box::pin(async move { query_only(conn, on).await.map(|()| true) })
+        })
+        .after_connect(move |conn, _| {
+            let on = made.load(Ordering::SeqCst);
+            Box::pin(query_only(conn, on))
+        })
+        .connect_with(SqliteConnectOptions::new().filename(&path))
+        .await
+        .unwrap();
+    let store = SqliteRules::new(pool).await.unwrap();
     let one = store.publish(publish(1, None, "one")).await.unwrap();
-    // One connection keeps the setting; take all of them through it.
-    let mut held = Vec::new();
-    for _ in 0..4 {
-        let mut conn = pool.acquire().await.unwrap();
-        sqlx::query("PRAGMA query_only = true").execute(&mut *conn).await.unwrap();
-        held.push(conn);
-    }
-    drop(held);
+    read_only.store(true, Ordering::SeqCst);
     let error = store.publish(publish(2, Some(1), "two")).await.unwrap_err();
     assert!(matches!(error, PublishError::Store(RuleStoreError::ReadOnly)), "{error:?}");
     let note = store
