@@ -278,9 +278,7 @@ impl Own {
     ) -> Result<(), StartError> {
         let named = [(self.name.clone(), self.text.clone())];
         let candidate = loader.load(&named).map_err(StartError::Refused)?;
-        for warning in &candidate.warnings {
-            tracing::warn!("{warning}");
-        }
+        crate::loader::warn(&candidate.warnings);
         let number = self.publish(&candidate.canonical, candidate.digest, store, gates.env()).await?;
         let version = Version { number, digest: Digest::from_bytes(candidate.digest) };
         gates.install(version, Arc::new(candidate.rules));

@@ -7,8 +7,8 @@ use tidegate_core::rule::{Deployment, Diagnostic, Source, load};
 
 use crate::rules::{Candidate, Compile, Refusal};
 
-/// Faults that a refusal spells out. What is longer than a person reads at a time would be a flood in the
-/// log and in the audit trail.
+/// Findings that a refusal, and the log of a version with warnings, spell out. What is longer than a person
+/// reads at a time would be a flood in the log and in the audit trail.
 const MAX_TOLD: usize = 200;
 
 /// Loads rules for one kind of deployment.
@@ -48,22 +48,46 @@ impl Compile for Loader {
     }
 }
 
+/// Says in the log what is allowed in rules that come in force and probably not meant.
+pub(crate) fn warn(warnings: &[String]) {
+    for warning in warnings.iter().take(MAX_TOLD) {
+        tracing::warn!("{warning}");
+    }
+    if let Some(more) = more(0, warnings.len().saturating_sub(MAX_TOLD)) {
+        tracing::warn!("{more}");
+    }
+}
+
 fn tell(mut refused: Refused) -> Refusal {
     let faults = refused.faults.len();
-    let more = faults.saturating_sub(MAX_TOLD);
-    if more == 0 {
-        return Refusal { rendered: refused.to_string(), faults };
-    }
+    let warnings = refused.warnings.len();
     refused.faults.truncate(MAX_TOLD);
-    refused.warnings.clear();
-    let rendered =
-        format!("{refused}\n\nand {more} more faults; `tidegate rules check FILE` shows all of them");
+    // Faults first: they are what keeps the rules from coming in force.
+    refused.warnings.truncate(MAX_TOLD - refused.faults.len());
+    let left = more(faults - refused.faults.len(), warnings - refused.warnings.len());
+    let rendered = match left {
+        Some(left) => format!("{refused}\n\n{left}"),
+        None => refused.to_string(),
+    };
     Refusal { rendered, faults }
 }
 
 fn unresolved(faults: &[PlanFault]) -> Refusal {
-    let rendered: Vec<String> = faults.iter().map(PlanFault::to_string).collect();
+    let mut rendered: Vec<String> = faults.iter().take(MAX_TOLD).map(PlanFault::to_string).collect();
+    rendered.extend(more(faults.len().saturating_sub(MAX_TOLD), 0));
     Refusal { faults: faults.len(), rendered: rendered.join("\n") }
+}
+
+/// The line in place of findings that are not spelled out.
+fn more(faults: usize, warnings: usize) -> Option<String> {
+    let count = |number: usize, what: &str| match number {
+        0 => None,
+        1 => Some(format!("1 more {what}")),
+        number => Some(format!("{number} more {what}s")),
+    };
+    let both: Vec<String> = count(faults, "fault").into_iter().chain(count(warnings, "warning")).collect();
+    let all = "`tidegate rules check FILE` shows all of them";
+    (!both.is_empty()).then(|| format!("and {}; {all}", both.join(" and ")))
 }
 
 #[cfg(test)]
@@ -86,5 +110,37 @@ mod tests {
         assert_eq!((flood.faults, flood.rendered.matches("unknown field").count()), (9_000, MAX_TOLD));
         let end = "and 8800 more faults; `tidegate rules check FILE` shows all of them";
         assert!(flood.rendered.ends_with(end), "{}", flood.rendered);
+    }
+
+    #[test]
+    fn a_flood_of_warnings_beside_a_fault_is_not_spelled_out() {
+        let limits: Vec<String> = (0..1_000)
+            .map(|at| {
+                format!(
+                    "  - {{ id: l{at}, resources: [pay], token_bucket: {{ capacity: 10, refill: 10/s }} }}"
+                )
+            })
+            .collect();
+        let head =
+            "apiVersion: tidegate/v1\nx: 1\nresources:\n  - { id: pay, match: { path: /pay } }\nlimits:";
+        let sources = [("rules.yaml".to_owned(), format!("{head}\n{}\n", limits.join("\n")))];
+        let refused = Loader::new(Deployment::default()).load(&sources).err().unwrap();
+        assert_eq!((refused.faults, refused.rendered.matches("warning: ").count()), (1, MAX_TOLD - 1));
+        assert!(refused.rendered.contains("unknown field `x`"));
+        let end = "and 801 more warnings; `tidegate rules check FILE` shows all of them";
+        assert!(refused.rendered.ends_with(end), "{}", refused.rendered);
+    }
+
+    #[test]
+    fn what_is_left_out_is_counted_by_kind() {
+        for (faults, warnings, expected) in [
+            (0, 0, None),
+            (1, 0, Some("and 1 more fault;")),
+            (0, 2, Some("and 2 more warnings;")),
+            (2, 1, Some("and 2 more faults and 1 more warning;")),
+        ] {
+            let told = more(faults, warnings);
+            assert_eq!(told.as_deref().map(|told| told.split_inclusive(';').next().unwrap()), expected);
+        }
     }
 }

@@ -166,9 +166,7 @@ impl<C: Compile> Driver<C> {
         if self.in_force.is_some_and(|(number, _)| version.number <= number) {
             return;
         }
-        for warning in &candidate.warnings {
-            tracing::warn!("{warning}");
-        }
+        crate::loader::warn(&candidate.warnings);
         (self.on_version)(version, Arc::new(candidate.rules));
         let digest = hex(&version.digest);
         tracing::info!(version = version.number, digest = &digest[..12], "rules are in force");

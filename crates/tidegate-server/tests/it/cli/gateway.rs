@@ -66,6 +66,20 @@ fn the_version_in_force_and_its_warnings_are_told() {
 }
 
 #[test]
+fn a_flood_of_warnings_is_counted_and_not_logged() {
+    let shell = Shell::new();
+    let (head, limit) = RULES.split_once("limits:\n").unwrap();
+    let limits: String = (0..1_000).map(|at| limit.replace("per-second", &format!("l{at}"))).collect();
+    shell.write("rules.yaml", format!("{head}limits:\n{limits}"));
+    let mut program = start(&shell);
+    assert!(in_force(&program).ends_with("; 1000 warnings, see above"));
+    program.wait_line("what is left out", |line| line.contains("and 800 more warnings; ").then_some(()));
+    assert_eq!(program.printed(Stream::Err).matches("warning: ").count(), 200);
+    program.terminate();
+    assert!(program.wait_exit().success());
+}
+
+#[test]
 fn a_bad_file_and_no_version_in_force_exits_1_with_every_fault() {
     let shell = Shell::new();
     shell.write("rules.yaml", RULES.replace("refill", "refil").replace("[pay]", "[bay]"));
