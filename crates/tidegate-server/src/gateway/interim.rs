@@ -1,7 +1,7 @@
 //! Interim responses (1xx; RFC 9110, 15.2), of which an upstream may send any number before its answer.
 //!
 //! Nobody here waits for them, so the HTTP client drops each as it reads it. One that floods them would
-//! keep a worker busy for as long as the call may take: they are counted as they come in.
+//! keep a worker busy for as long as the call may take: they and their bytes are counted as they come in.
 
 use std::io;
 use std::sync::Arc;
@@ -33,6 +33,9 @@ pub(super) struct Counter {
     awaited: Awaited,
     at: At,
     count: u32,
+    /// Bytes in front of the answer, and how many there may be.
+    bytes: usize,
+    most_bytes: usize,
 }
 
 /// Where in the stream the next byte stands.
@@ -49,19 +52,30 @@ enum At {
 const START: At = At::Status { seen: 0, first: false, switching: true };
 
 impl Counter {
-    pub(super) fn new(awaited: Awaited) -> Self {
-        Self { awaited, at: At::Answer, count: 0 }
+    /// All interim responses before one answer are together at most `most_bytes` long: as long as one head
+    /// may be. Each of them that long would cost a hundred times as much to read as any answer does.
+    pub(super) fn new(awaited: Awaited, most_bytes: usize) -> Self {
+        Self { awaited, at: At::Answer, count: 0, bytes: 0, most_bytes }
     }
 
-    /// Looks at bytes as they come in, and fails when they are of one interim response too many.
+    /// Looks at bytes as they come in, and fails when they are of one interim response too many, or too
+    /// long.
     pub(super) fn read(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         if self.awaited.take() {
-            (self.at, self.count) = (START, 0);
+            (self.at, self.count, self.bytes) = (START, 0, 0);
         }
         while self.at != At::Answer {
             let Some((byte, rest)) = bytes.split_first() else { break };
             bytes = rest;
             self.at = self.next(*byte);
+            self.bytes += 1;
+            // The answer's own status line is looked at, and is no part of them.
+            if self.bytes > self.most_bytes.saturating_add(STATUS) {
+                return Err(io::Error::other(format!(
+                    "more than {} bytes of interim responses (1xx) before the answer",
+                    self.most_bytes
+                )));
+            }
             if self.count > MAX_INTERIM {
                 return Err(io::Error::other(format!(
                     "more than {MAX_INTERIM} interim responses (1xx) before the answer"

@@ -189,9 +189,10 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// `awaited` is set whenever a request is sent.
-    pub(super) fn new(stream: TcpStream, awaited: Awaited) -> Self {
-        Self { stream, interim: interim::Counter::new(awaited) }
+    /// `awaited` is set whenever a request is sent; `max_header_size` is the most that a response's head
+    /// may take, and all interim responses before it.
+    pub(super) fn new(stream: TcpStream, awaited: Awaited, max_header_size: usize) -> Self {
+        Self { stream, interim: interim::Counter::new(awaited, max_header_size) }
     }
 }
 

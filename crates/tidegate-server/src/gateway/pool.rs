@@ -38,6 +38,7 @@ pub(super) enum ConnectError {
 pub(super) struct Pool {
     pub(super) url: UpstreamUrl,
     http: Builder,
+    max_header_size: usize,
     connect_timeout: Duration,
     idle_timeout: Duration,
     /// One permit for each call in flight, so at most this many connections are in use.
@@ -102,6 +103,7 @@ impl Pool {
         Self {
             url,
             http,
+            max_header_size: config.max_header_size,
             connect_timeout: config.connect_timeout,
             idle_timeout: config.idle_timeout,
             calls: Arc::new(Semaphore::new(config.max_connections.get().min(Semaphore::MAX_PERMITS))),
@@ -170,9 +172,10 @@ impl Pool {
         };
         stream.set_nodelay(true).map_err(|source| ConnectError::Refused { url: url(), source })?;
         let awaited = Awaited::default();
+        let stream = Joined::new(stream, awaited.clone(), self.max_header_size);
         let (sender, connection) = self
             .http
-            .handshake(TokioIo::new(Joined::new(stream, awaited.clone())))
+            .handshake(TokioIo::new(stream))
             .await
             .map_err(|source| ConnectError::Handshake { url: url(), source })?;
         // Ends when the sender is dropped or the upstream closes. What broke is told to the call.

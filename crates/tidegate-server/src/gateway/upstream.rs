@@ -59,7 +59,7 @@ pub struct UpstreamConfig {
     pub idle_timeout: Duration,
     /// Between two pieces of a response's body.
     pub body_timeout: Duration,
-    /// Bytes of a response's status line and headers.
+    /// Bytes of a response's status line and headers, and of all interim responses before it.
     pub max_header_size: usize,
     /// Header lines of a response.
     pub max_headers: usize,

@@ -70,6 +70,11 @@ fn broken_answers_are_a_502_and_are_not_asked_for_again() {
             let many = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(1000);
             while exchange.raw(&many).is_ok() {}
             Ok(())
+        })
+        .on("/long-interim", |exchange| {
+            // Few enough, and together longer than a head may be.
+            let long = format!("HTTP/1.1 103 Early Hints\r\n{}\r\n", "X: 34567890\r\n".repeat(90)).repeat(90);
+            exchange.raw(long + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
         });
     let gateway = Gateway::start(&origin);
     let paths = [
@@ -82,6 +87,7 @@ fn broken_answers_are_a_502_and_are_not_asked_for_again() {
         "/huge-head",
         "/many-headers",
         "/interim",
+        "/long-interim",
     ];
     for path in paths {
         // On a connection that has been used before, where sending again would be tempting.
@@ -89,7 +95,7 @@ fn broken_answers_are_a_502_and_are_not_asked_for_again() {
         assert_eq!(request(gateway.addr, "POST", path, &[], b"pay").status, 502, "{path}");
         assert_eq!(origin.calls(path), 1, "{path}");
     }
-    assert_eq!(gateway.failures(), [(Reset, true); 9]);
+    assert_eq!(gateway.failures(), [(Reset, true); 10]);
 }
 
 #[test]

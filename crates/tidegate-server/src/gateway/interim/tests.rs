@@ -4,7 +4,7 @@ use super::*;
 fn counted(stream: &str) -> u32 {
     let in_pieces = |length| {
         let awaited = Awaited::default();
-        let mut counter = Counter::new(awaited.clone());
+        let mut counter = Counter::new(awaited.clone(), 64 * 1024);
         awaited.set();
         for piece in stream.as_bytes().chunks(length) {
             counter.read(piece).unwrap();
@@ -39,7 +39,7 @@ fn interim_responses_are_counted_and_nothing_else() {
 #[test]
 fn one_too_many_fails_and_the_next_answer_is_counted_anew() {
     let awaited = Awaited::default();
-    let mut counter = Counter::new(awaited.clone());
+    let mut counter = Counter::new(awaited.clone(), 64 * 1024);
     let interim = "HTTP/1.1 100 Continue\r\n\r\n";
     for _ in 0..3 {
         awaited.set();
@@ -49,4 +49,35 @@ fn one_too_many_fails_and_the_next_answer_is_counted_anew() {
     awaited.set();
     let error = counter.read(interim.repeat(101).as_bytes()).unwrap_err();
     assert_eq!(error.to_string(), "more than 100 interim responses (1xx) before the answer");
+}
+
+#[test]
+fn interim_responses_are_together_no_longer_than_one_head() {
+    let interim = |length: usize| format!("HTTP/1.1 103 x\r\nX: {}\r\n\r\n", "x".repeat(length - 23));
+    let answer = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(5000));
+    assert_eq!(interim(500).len(), 500);
+    let error = "more than 1000 bytes of interim responses (1xx) before the answer";
+    // (what comes in, whether it is read)
+    for (stream, fits) in [
+        (interim(1000) + &answer, true),
+        (interim(500).repeat(2) + &answer, true),
+        (interim(500) + &interim(501) + &answer, false),
+        (interim(2000), false),
+        ("\r\n".repeat(2000), false),
+        (answer.clone(), true),
+    ] {
+        for length in [1, 7, 999, 10_000] {
+            let awaited = Awaited::default();
+            let mut counter = Counter::new(awaited.clone(), 1000);
+            // Each request anew.
+            for _ in 0..2 {
+                awaited.set();
+                let read = stream.as_bytes().chunks(length).try_for_each(|piece| counter.read(piece));
+                assert_eq!(
+                    read.map_err(|error| error.to_string()).err().as_deref(),
+                    (!fits).then_some(error)
+                );
+            }
+        }
+    }
 }
