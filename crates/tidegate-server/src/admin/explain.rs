@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, HOST};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, Version};
 use serde::Deserialize;
@@ -123,6 +123,7 @@ impl Described {
             }
             add(request.headers_mut(), HOST.as_str(), host)?;
         }
+        check_framing(request.headers())?;
         if !request.headers().contains_key(HOST) {
             // Only HTTP/1.0 may do without.
             *request.version_mut() = Version::HTTP_10;
@@ -132,6 +133,32 @@ impl Described {
             .map_err(|refusal| Problem::bad_request(format!("the described request: {refusal}")))?;
         Ok(request)
     }
+}
+
+/// How long a body is must be told in a way that the gateway reads (RFC 9112, 6). The number itself may
+/// differ from the described body's: JSON is described by its meaning, not by its bytes.
+fn check_framing(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_length = |value: &HeaderValue| {
+        let digits = value.as_bytes();
+        !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+    };
+    let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
+    if let Some(first) = lengths.next()
+        && !(is_length(first) && lengths.all(|other| other == first))
+    {
+        return Err(Problem::bad_request(
+            "headers: Content-Length is no number; leave it out, `body` tells it",
+        ));
+    }
+    if let Some(last) = headers.get_all(TRANSFER_ENCODING).iter().next_back() {
+        let coding = last.as_bytes().rsplit(|byte| *byte == b',').next().unwrap_or_default();
+        if !coding.trim_ascii().eq_ignore_ascii_case(b"chunked") {
+            let detail =
+                "headers: Transfer-Encoding does not end with chunked; leave it out, `body` is whole";
+            return Err(Problem::bad_request(detail));
+        }
+    }
+    Ok(())
 }
 
 fn add(headers: &mut HeaderMap, name: &str, value: &str) -> Result<(), Problem> {

@@ -111,6 +111,11 @@ fn what_describes_no_request_is_refused_and_says_why() {
         (r#"{"path":"/","host":"a:b"}"#, 400, "valid host"),
         (r#"{"path":"/","headers":{"Host":["a","b"]}}"#, 400, "exactly one Host"),
         (r#"{"path":"/","method":"CONNECT"}"#, 400, "CONNECT is not supported"),
+        (r#"{"path":"/","headers":{"Content-Length":"x"}}"#, 400, "Content-Length is no number"),
+        (r#"{"path":"/","headers":{"Content-Length":""}}"#, 400, "Content-Length is no number"),
+        (r#"{"path":"/","headers":{"Content-Length":["1","2"]}}"#, 400, "Content-Length is no number"),
+        (r#"{"path":"/","headers":{"Transfer-Encoding":"chunked, gzip"}}"#, 400, "end with chunked"),
+        (r#"{"path":"/","headers":{"Transfer-Encoding":["chunked","gzip"]}}"#, 400, "end with chunked"),
         (r#"{"path":"/","client_ip":"somewhere"}"#, 400, "IP address"),
         (&long, 413, "limit"),
     ] {
@@ -119,6 +124,13 @@ fn what_describes_no_request_is_refused_and_says_why() {
         assert_eq!(response.status, status, "{shown}: {}", response.text());
         assert!(response.text().contains(word), "{shown}: {}", response.text());
         check_schema(&world, "/v1/explain", "post", &response);
+    }
+    for body in [
+        r#"{"path":"/","method":"POST","headers":{"Content-Length":"3"},"body":"abc"}"#,
+        r#"{"path":"/","method":"POST","headers":{"Transfer-Encoding":"gzip, Chunked"},"body":"abc"}"#,
+    ] {
+        let response = world.ask("POST", "/v1/explain", &[JSON], body.as_bytes());
+        assert_eq!(response.status, 200, "{body}: {}", response.text());
     }
     for headers in [&[][..], &[("content-type", "text/plain")]] {
         let response = world.ask("POST", "/v1/explain", headers, br#"{"path":"/"}"#);

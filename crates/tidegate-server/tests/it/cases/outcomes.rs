@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tidegate_testkit::wait::Deadline;
-use tidegate_testkit::{ClosedPort, Exchange, Gate, Origin, request, wait_for, wait_until};
+use tidegate_testkit::{ClosedPort, Connection, Exchange, Gate, Origin, request, wait_for, wait_until};
 
 use super::gateway::{Gateway, Setup, is_replay, outcome, retry_after};
 
@@ -120,6 +120,42 @@ fn a_call_that_got_no_answer_is_not_known() {
         assert_unknown(&gateway, "/pay", key);
     }
     assert_eq!((gateway.origin.calls("/hurried"), gateway.origin.calls("/pay")), (1, 3));
+}
+
+#[test]
+fn a_flood_of_interim_responses_holds_nobody_up_and_is_not_known() {
+    let gateway = Gateway::start(RULES);
+    let short = "HTTP/1.1 100 Continue\r\n\r\n".repeat(1000);
+    let long = format!("HTTP/1.1 103 Early Hints\r\n{}\r\n", "X: 34567890\r\n".repeat(90)).repeat(100);
+    gateway.origin.on("/pay", move |exchange| {
+        let flood = if exchange.request.header("idempotency-key") == Some("long") { &long } else { &short };
+        // For as long as it is listened to.
+        while exchange.raw(flood).is_ok() {}
+        Ok(())
+    });
+    // More than there are workers, so that each has one.
+    let mut others: Vec<_> = (0..16).map(|_| Connection::open(gateway.addr).unwrap()).collect();
+    let floods = ["short", "long"].map(|key| gateway.post_later("/pay", key, "{}"));
+    for other in &mut others {
+        assert_eq!(other.request("GET", "/other", &[], b"").unwrap().status, 200);
+    }
+    for flood in floods {
+        assert_eq!(outcome(&flood.join().unwrap()), (502, "upstream-unavailable".to_owned()));
+    }
+    for key in ["short", "long"] {
+        assert_unknown(&gateway, "/pay", key);
+    }
+    assert_eq!(gateway.origin.calls("/pay"), 2);
+    // A few are what a service may send.
+    gateway.origin.on("/pay", |exchange| {
+        exchange.raw("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n")?;
+        exchange.respond(200, &[], b"paid")
+    });
+    for replayed in [false, true] {
+        let response = gateway.post("/pay", "few", "{}");
+        assert_eq!((response.status, response.text().as_str()), (200, "paid"));
+        assert_eq!(is_replay(&response), replayed);
+    }
 }
 
 #[test]
