@@ -3,9 +3,11 @@
 //! Each thread remembers a moment by both clocks, an *anchor*. Within [`REACH`] of it the time is the
 //! anchor's plus what the counter counted since; past that the kernel is asked again. So the time follows
 //! the kernel's monotonic clock, with its slewing, and whatever a virtual machine does to the counter is
-//! bounded: a counter that runs at another speed after a move to another host, that jumps ahead, or that
-//! differs between processors, is wrong by [`REACH`] at the most, and one that falls back asks the kernel
-//! at once. On one thread the time never goes back: a time that was told before is told again.
+//! bounded: a counter that runs at another speed after a move to another host, or that jumps ahead, is
+//! wrong by [`REACH`] at the most, and one that falls back behind the anchor asks the kernel at once. One
+//! that falls back to less than [`REACH`] after the anchor, of all places, tells a time that is late by as
+//! much as it fell back, until it has counted to the end of the reach: a quarter of a millisecond later. On
+//! one thread the time never goes back: a time that was told before is told again.
 //!
 //! Where a processor has no counter that runs evenly, `quanta` reads the kernel's clock in its place.
 

@@ -188,3 +188,65 @@ fn threads_never_hold_more_probes_than_the_rule_allows() {
     }
     check(&version, 0, end, Kind::Closed);
 }
+
+/// The two results that reach the threshold together: whichever is counted last, it is seen by one of them
+/// that both stand there. The good one takes the short way and the bad one the long way.
+#[test]
+fn of_a_good_and_a_bad_result_at_once_one_trips() {
+    let twos: Vec<_> = (0..2_000).map(|_| version(&[Breaker { min_requests: 2, ..rule("bank") }])).collect();
+    let moved: Vec<_> = twos.iter().map(|_| AtomicUsize::new(0)).collect();
+    let met: Vec<_> = twos.iter().map(|_| AtomicUsize::new(0)).collect();
+    std::thread::scope(|scope| {
+        for result in [CallResult::Status(200), CallResult::Reset] {
+            let (twos, moved, met) = (&twos, &moved, &met);
+            scope.spawn(move || {
+                for ((version, moved), met) in twos.iter().zip(moved).zip(met) {
+                    let admission = version.admit(&[0], HOST, START, 0).unwrap();
+                    // As close together as two threads come.
+                    met.fetch_add(1, Ordering::SeqCst);
+                    while met.load(Ordering::SeqCst) < 2 {
+                        std::thread::yield_now();
+                    }
+                    let recorded = admission.record(result, QUICK, START, 0);
+                    moved.fetch_add(recorded.transitions.len(), Ordering::SeqCst);
+                }
+            });
+        }
+    });
+    for (round, (version, moved)) in twos.iter().zip(moved).enumerate() {
+        assert_eq!(moved.into_inner(), 1, "{round}");
+        assert_eq!(tally(version, START), (2, 1), "{round}");
+    }
+}
+
+/// An edit that keeps the window loses nothing of what is counted meanwhile, by either way.
+#[test]
+fn results_at_the_time_of_an_edit_that_keeps_the_window_all_count() {
+    let breakers = Breakers::new();
+    let edited = |open_for: u64| Breaker {
+        min_requests: 1_000_000,
+        open_for: Duration::from_secs(open_for),
+        ..rule("bank")
+    };
+    let first = breakers.apply(&[edited(1)]);
+    let running = AtomicUsize::new(3);
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let (first, running) = (&first, &running);
+            scope.spawn(move || {
+                for step in 0..5_000_u64 {
+                    let good = !(step + thread).is_multiple_of(4);
+                    let result = if good { CallResult::Status(200) } else { CallResult::Reset };
+                    call(first, &[0], result, QUICK, START).unwrap();
+                }
+                running.fetch_sub(1, Ordering::SeqCst);
+            });
+        }
+        let mut edits = 0;
+        while running.load(Ordering::SeqCst) > 0 {
+            edits += 1;
+            breakers.apply(&[edited(1 + edits % 2)]);
+        }
+    });
+    assert_eq!(tally(&first, START), (15_000, 3_750));
+}

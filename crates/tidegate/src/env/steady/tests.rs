@@ -68,6 +68,21 @@ fn the_system_clock_keeps_to_the_kernels() {
     }
 }
 
+/// As between two processors that count apart, or after a machine was put to sleep.
+#[test]
+fn a_counter_that_falls_back_to_just_after_its_anchor_is_late_for_no_longer_than_its_reach() {
+    const FAR: u64 = 1_000 * REACH;
+    let (source, anchor) = (Bent::default(), Anchor::new());
+    let start = anchor.read(&source);
+    source.pass(FAR, 1);
+    assert_eq!(anchor.read(&source), start + 1, "it cannot know");
+    source.pass(REACH, REACH as i64);
+    assert_eq!(anchor.read(&source), start + FAR + REACH);
+    // Behind the anchor it knows at once.
+    source.pass(FAR, -1);
+    assert_eq!(anchor.read(&source), start + 2 * FAR + REACH);
+}
+
 proptest! {
     /// Whatever the counter does, the time never goes back, and is never off by more than the reach.
     #[test]

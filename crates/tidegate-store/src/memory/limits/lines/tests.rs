@@ -231,3 +231,24 @@ fn loom_nothing_charged_is_lost_in_a_move() {
         assert!(lines.quick(ALICE, 0, count(20)).is_none());
     });
 }
+
+/// A key that is taken out and put back, where it was or elsewhere, with what its owner saw: what is charged
+/// meanwhile was charged before, and is carried along.
+#[test]
+fn loom_nothing_charged_is_lost_when_a_key_comes_back() {
+    for elsewhere in [false, true] {
+        loom::model(move || {
+            let lines = Arc::new(Model::new(1));
+            lines.insert(ALICE, kept(0, 10), false, never);
+            let other = Arc::clone(&lines);
+            let thread = loom::thread::spawn(move || other.quick(ALICE, 0, count(20)));
+            let seen = lines.remove(lines.find(ALICE).unwrap()).unwrap();
+            // Its former slot takes nothing that is not later; the next one takes all.
+            let back = if elsewhere { seen.word } else { seen.word + 5 };
+            assert_eq!(lines.insert(ALICE, kept(0, back), false, never), Some(0));
+            let charged = thread.join().unwrap();
+            let now = lines.get(lines.find(ALICE).unwrap()).unwrap().word;
+            assert_eq!(now - (back - seen.word), 10 + u64::from(charged.is_some()));
+        });
+    }
+}

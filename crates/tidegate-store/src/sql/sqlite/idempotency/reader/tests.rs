@@ -71,3 +71,43 @@ async fn a_batch_scans_nothing() {
         );
     }
 }
+
+/// Whoever waits in a batch that fails is told so, whoever went away disturbs nobody, and the next batch is
+/// read by another connection.
+#[tokio::test]
+async fn an_error_reaches_every_waiter_and_ends_with_its_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    let pool = open(&folder.path().join("test.db")).await.unwrap();
+    SqliteIdempotency::open(pool.clone()).await.unwrap();
+    let reader = Arc::new(Reader::start(pool.connect_options(), ClockShift::default()).unwrap());
+    let find = |key: usize| {
+        let reader = Arc::clone(&reader);
+        tokio::spawn(
+            async move { reader.find(&RecordId::from_stored("charge", "a", &key.to_string())).await },
+        )
+    };
+    let rename = async |from: &str, to: &str| {
+        let statement = format!("ALTER TABLE {from} RENAME TO {to}");
+        sqlx::query(AssertSqlSafe(statement)).execute(&pool).await.unwrap();
+    };
+    for _ in 0..3 {
+        rename("tidegate_idempotency", "away").await;
+        let waiting: Vec<_> = (0..3 * MAX_BATCH).map(find).collect();
+        for (at, caller) in waiting.iter().enumerate() {
+            if at.is_multiple_of(3) {
+                caller.abort();
+            }
+        }
+        for (at, caller) in waiting.into_iter().enumerate() {
+            match caller.await {
+                Ok(Err(error)) => assert!(!matches!(error, StoreError::Closed { .. }), "{at}: {error}"),
+                Ok(Ok(_)) => panic!("{at}: found in a table that is away"),
+                Err(gone) => assert!(gone.is_cancelled() && at.is_multiple_of(3)),
+            }
+        }
+        rename("away", "tidegate_idempotency").await;
+        for caller in (0..3 * MAX_BATCH).map(find).collect::<Vec<_>>() {
+            assert!(matches!(caller.await.unwrap(), Ok((None, _))));
+        }
+    }
+}
