@@ -72,12 +72,11 @@ impl Algorithm {
         }
         let mut text = String::new();
         for line in lua!("one").lines() {
-            match line.trim_start().strip_prefix("--@") {
-                Some(step) => text.push_str(&self.section(step)),
-                None => {
-                    text.push_str(line);
-                    text.push('\n');
-                }
+            if let Some(step) = line.trim_start().strip_prefix("--@") {
+                text.push_str(&self.section(step));
+            } else {
+                text.push_str(line);
+                text.push('\n');
             }
         }
         let mut fields = BTreeSet::new();
