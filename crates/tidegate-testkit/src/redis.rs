@@ -168,6 +168,11 @@ impl Redis {
     /// # Panics
     /// When the server does not let it in.
     pub fn session(&self) -> Session {
+        self.try_session().unwrap_or_else(|error| panic!("no session at {}: {error}", self.address()))
+    }
+
+    /// As [`Self::session`], with the fault of the connection: a server that changes its role cuts all clients off.
+    fn try_session(&self) -> std::io::Result<Session> {
         Session::open_unix(&socket(self.folder.path()), KIT_USER)
     }
 

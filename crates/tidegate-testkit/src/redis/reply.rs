@@ -86,15 +86,14 @@ impl Session {
         Self { stream: BufReader::new(Box::new(stream)) }
     }
 
-    pub(super) fn open_unix(path: &Path, user: &str) -> Self {
-        let stream = UnixStream::connect(path)
-            .unwrap_or_else(|error| panic!("cannot connect to {}: {error}", path.display()));
-        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout can be set");
+    pub(super) fn open_unix(path: &Path, user: &str) -> std::io::Result<Self> {
+        let stream = UnixStream::connect(path)?;
+        stream.set_read_timeout(Some(DEADLINE))?;
         let mut session = Self { stream: BufReader::new(Box::new(stream)) };
         // The user needs no password, but the command wants one.
-        let reply = session.command(&["AUTH", user, "any"]);
+        let reply = session.try_command(&["AUTH", user, "any"])?;
         assert!(reply.is_ok(), "{reply:?}");
-        session
+        Ok(session)
     }
 
     /// Runs a command and waits for its answer.

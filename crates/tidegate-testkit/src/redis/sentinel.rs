@@ -177,12 +177,15 @@ fn is_master(server: &mut Redis) -> bool {
     role(server).as_deref() == Some("master")
 }
 
-/// `master`, or the state of a replica's connection to its master; `None` for a server that does not run.
+/// `master`, or the state of a replica's connection to its master, or nothing while it cuts its clients off, as
+/// it does when the sentinels change its role; `None` for a server that does not run.
 fn role(server: &mut Redis) -> Option<String> {
     if !server.runs() {
         return None;
     }
-    let reply = server.command(&["ROLE"]);
+    let Ok(reply) = server.try_session().and_then(|mut session| session.try_command(&["ROLE"])) else {
+        return Some(String::new());
+    };
     let said = if reply.list()[0].text() == "master" { 0 } else { 3 };
     Some(reply.list()[said].text().to_owned())
 }

@@ -22,7 +22,7 @@ use smallvec::SmallVec;
 use tidegate_core::limit::Decision;
 use tidegate_core::rule::model::Mode;
 
-use super::batch::{Call, CallDecided, Command, Decided, Malformed, decode, encode};
+use super::batch::{Call, CallDecided, Command, Decided, Malformed};
 use super::combine::Combine;
 use super::returns::{answers, give_back, release, renew};
 use crate::shared::{Counter, CounterKey, Kind, Permit, Purpose, SharedAsk, SharedOutcome, SharedVerdict};
@@ -87,7 +87,8 @@ struct Group<'a> {
     call: Call<'a>,
 }
 
-type Reply<F> = Result<Decided, DecideFault<F>>;
+/// What was decided, and by how many commands.
+type Reply<F> = Result<(Decided, usize), DecideFault<F>>;
 
 impl<R: Runner> SharedLimits<R> {
     /// Decides by scripts that `runner` runs.
@@ -118,14 +119,8 @@ impl<R: Runner> SharedLimits<R> {
         let groups = self.groups(asks, id);
         let mut outcome = SharedOutcome::unasked(asks);
         if let [group] = groups.as_slice() {
-            let decided = if purpose == Purpose::Charge {
-                let (decided, commands) = self.combine.ask(&group.counters, &group.call).await?;
-                outcome.commands = commands;
-                decided
-            } else {
-                outcome.commands = 1;
-                self.ask(group, purpose).await?
-            };
+            let (decided, commands) = self.ask(group, purpose).await?;
+            outcome.commands = commands;
             outcome.add(group, &decided, |call| &call.decisions);
             outcome.finish(asks, id);
             return Ok(outcome);
@@ -134,9 +129,10 @@ impl<R: Runner> SharedLimits<R> {
             return self.decide_apart(&groups, asks, id, outcome).await;
         }
         let peeked = all(groups.iter().map(|group| Box::pin(self.ask(group, purpose))).collect()).await;
-        outcome.commands = peeked.len();
-        for (group, decided) in groups.iter().zip(peeked) {
-            outcome.add(group, &decided?, |call| &call.decisions);
+        for (group, peeked) in groups.iter().zip(peeked) {
+            let (decided, commands) = peeked?;
+            outcome.commands += commands;
+            outcome.add(group, &decided, |call| &call.decisions);
         }
         Ok(outcome)
     }
@@ -180,15 +176,15 @@ impl<R: Runner> SharedLimits<R> {
             let asked = rest.iter().map(|group| Box::pin(self.ask(group, Purpose::Reserve))).collect();
             replies.extend(rest.into_iter().zip(all(asked).await));
         }
-        outcome.commands = replies.len();
         for (group, reply) in &replies {
+            outcome.commands += reply.as_ref().map_or(1, |(_, commands)| *commands);
             if reply.is_ok() {
                 self.mark(group, !admits(reply));
             }
         }
         if replies.iter().all(|(_, reply)| admits(reply)) {
             for (group, reply) in &replies {
-                if let Ok(decided) = reply {
+                if let Ok((decided, _)) = reply {
                     outcome.add(group, decided, |call| &call.decisions);
                 }
             }
@@ -204,7 +200,7 @@ impl<R: Runner> SharedLimits<R> {
             outcome.stranded += count.saturating_sub(given);
         }
         for (group, reply) in replies {
-            let decided = reply?;
+            let (decided, _) = reply?;
             outcome.add(group, &decided, |call| if call.admitted { &call.returned } else { &call.decisions });
         }
         outcome.admitted = false;
@@ -243,9 +239,7 @@ impl<R: Runner> SharedLimits<R> {
     }
 
     async fn ask(&self, group: &Group<'_>, purpose: Purpose) -> Reply<R::Fault> {
-        let calls = std::slice::from_ref(&group.call);
-        let reply = self.runner().run(&encode(&group.counters, calls, purpose)).await;
-        Ok(decode(&group.counters, calls, purpose, &reply.map_err(DecideFault::Store)?)?)
+        self.combine.ask(&group.counters, &group.call, purpose).await
     }
 
     fn groups<'a>(&self, asks: &[SharedAsk], id: &'a str) -> SmallVec<[Group<'a>; 4]> {
@@ -291,7 +285,10 @@ impl Group<'_> {
     /// What gives back all that `reply` says was charged, or may have been charged where there is none:
     /// each command with how many answers it has.
     fn returns<F>(&self, reply: &Reply<F>, id: &str) -> SmallVec<[(Command, usize); 2]> {
-        match reply.as_ref().ok().and_then(|decided| decided.calls.first()) {
+        if matches!(reply, Err(DecideFault::Behind)) {
+            return SmallVec::new();
+        }
+        match reply.as_ref().ok().and_then(|(decided, _)| decided.calls.first()) {
             Some(call) if !call.admitted => SmallVec::new(),
             decided => self.returns_of(decided, id),
         }
@@ -372,7 +369,7 @@ impl SharedOutcome {
 }
 
 fn admits<F>(reply: &Reply<F>) -> bool {
-    reply.as_ref().is_ok_and(|decided| decided.calls.first().is_some_and(|call| call.admitted))
+    reply.as_ref().is_ok_and(|(decided, _)| decided.calls.first().is_some_and(|call| call.admitted))
 }
 
 /// Waits for all of them at once.

@@ -3,11 +3,25 @@
 use std::time::Duration;
 
 use redis::Value;
+use tidegate_core::rule::model::Mode;
 
-use super::batch::{Command, Malformed};
+use super::batch::{CallDecided, Command, Malformed};
 use super::script::Script;
 use crate::shared::numbers::micros;
-use crate::shared::{Counter, CounterKey, Permit};
+use crate::shared::{Counter, CounterKey, Kind, Permit};
+
+/// The permits that an admitted call got.
+pub(super) fn permits_of(counters: &[Counter], id: &str, costs: &[u64], call: &CallDecided) -> Vec<Permit> {
+    let asked = counters.iter().zip(costs).zip(&call.decisions);
+    let got = asked.filter(|((counter, cost), decision)| {
+        call.admitted
+            && counter.numbers.kind == Kind::Concurrency
+            && counter.mode != Mode::Off
+            && **cost > 0
+            && decision.admitted()
+    });
+    got.map(|((counter, cost), _)| Permit::new(counter.key.clone(), id, *cost)).collect()
+}
 
 /// Gives permits of one counter back, each once. The reply says which were still held.
 pub fn release(key: &CounterKey, permits: &[Permit]) -> Command {

@@ -1,27 +1,16 @@
 //! The scripts' texts.
 //!
-//! A script is put together at compile time: the clock, a prelude, the algorithms that it needs, and
+//! A script is put together from [`parts`]: the clock, a prelude, the algorithms that it needs, and
 //! what is done with them. Only the clock differs between a script and its [`timed`](Script::timed)
 //! form, which tests run to choose the time.
 
+mod parts;
+
+use std::fmt::Write as _;
+use std::sync::LazyLock;
+
 use crate::shared::Kind;
-
-macro_rules! lua {
-    ($name:literal) => {
-        include_str!(concat!("lua/", $name, ".lua"))
-    };
-}
-
-/// The same parts behind each of the two clocks.
-macro_rules! script {
-    ($($part:literal),*) => {
-        Text {
-            server: concat!(lua!("time_server"), lua!("prelude"), $(lua!($part)),*),
-            #[cfg(test)]
-            given: concat!(lua!("time_given"), lua!("prelude"), $(lua!($part)),*),
-        }
-    };
-}
+use parts::{Algorithm, lua};
 
 /// One script that the server runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,43 +33,6 @@ pub enum Script {
     Forget,
 }
 
-struct Text {
-    server: &'static str,
-    #[cfg(test)]
-    given: &'static str,
-}
-
-const TOKEN_BUCKET: Text = script!("bucket", "token_bucket", "decide");
-const LEAKY_BUCKET: Text = script!("bucket", "leaky_bucket", "decide");
-const FIXED_WINDOW: Text = script!("fixed_window", "decide");
-const SLIDING_WINDOW: Text = script!("sliding_window", "decide");
-const SLIDING_LOG: Text = script!("sliding_log", "decide");
-const CONCURRENCY: Text = script!("concurrency", "decide");
-const MIXED: Text = script!(
-    "bucket",
-    "token_bucket",
-    "leaky_bucket",
-    "fixed_window",
-    "sliding_window",
-    "sliding_log",
-    "concurrency",
-    "decide"
-);
-const GIVE_BACK: Text = script!(
-    "bucket",
-    "token_bucket",
-    "leaky_bucket",
-    "fixed_window",
-    "sliding_window",
-    "sliding_log",
-    "give_back"
-);
-const RELEASE: Text = script!("release");
-const RENEW: Text = script!("renew");
-const PULSE: Text = script!("pulse");
-const ORDINAL: Text = script!("ordinal");
-const FORGET: Text = script!("forget");
-
 impl Script {
     /// Every script, so that all can be loaded before the first call.
     pub const ALL: [Self; 13] = [
@@ -100,31 +52,78 @@ impl Script {
     ];
 
     /// Its text, which takes the time from the server.
-    pub const fn text(self) -> &'static str {
-        self.parts().server
+    pub fn text(self) -> &'static str {
+        self.texts().map_or("", |texts| &texts.server)
     }
 
     /// Its text with the time, in microseconds since the UTC epoch, as one more last argument.
     #[cfg(test)]
-    pub(super) const fn timed(self) -> &'static str {
-        self.parts().given
+    pub(super) fn timed(self) -> &'static str {
+        self.texts().map_or("", |texts| &texts.given)
     }
 
-    const fn parts(self) -> Text {
+    fn texts(self) -> Option<&'static Texts> {
+        static ALL: LazyLock<Vec<(Script, Texts)>> =
+            LazyLock::new(|| Script::ALL.map(|script| (script, Texts::of(script))).into());
+        ALL.iter().find_map(|(script, texts)| (*script == self).then_some(texts))
+    }
+
+    /// All but the clock.
+    fn body(self) -> String {
+        let every = [
+            Kind::TokenBucket,
+            Kind::LeakyBucket,
+            Kind::FixedWindow,
+            Kind::SlidingWindow,
+            Kind::SlidingLog,
+            Kind::Concurrency,
+        ];
+        let mut text = lua!("prelude").to_owned();
         match self {
-            Self::Decide(Kind::TokenBucket) => TOKEN_BUCKET,
-            Self::Decide(Kind::LeakyBucket) => LEAKY_BUCKET,
-            Self::Decide(Kind::FixedWindow) => FIXED_WINDOW,
-            Self::Decide(Kind::SlidingWindow) => SLIDING_WINDOW,
-            Self::Decide(Kind::SlidingLog) => SLIDING_LOG,
-            Self::Decide(Kind::Concurrency) => CONCURRENCY,
-            Self::DecideMixed => MIXED,
-            Self::GiveBack => GIVE_BACK,
-            Self::Release => RELEASE,
-            Self::Renew => RENEW,
-            Self::Pulse => PULSE,
-            Self::Ordinal => ORDINAL,
-            Self::Forget => FORGET,
+            Self::Decide(kind) => {
+                text.push_str(&Algorithm::of(kind).in_a_straight_line());
+                general(&mut text, &[kind], lua!("decide"));
+            }
+            Self::DecideMixed => general(&mut text, &every, lua!("decide")),
+            // Permits are given back by a script of their own.
+            Self::GiveBack => general(&mut text, &every[..5], lua!("give_back")),
+            Self::Release => text.push_str(lua!("release")),
+            Self::Renew => text.push_str(lua!("renew")),
+            Self::Pulse => text.push_str(lua!("pulse")),
+            Self::Ordinal => text.push_str(lua!("ordinal")),
+            Self::Forget => text.push_str(lua!("forget")),
+        }
+        text
+    }
+}
+
+/// What is sent.
+struct Texts {
+    server: String,
+    #[cfg(test)]
+    given: String,
+}
+
+impl Texts {
+    fn of(script: Script) -> Self {
+        let body = script.body();
+        Self {
+            server: format!("{}{body}", lua!("time_server")),
+            #[cfg(test)]
+            given: format!("{}{body}", lua!("time_given")),
         }
     }
+}
+
+/// Algorithms as functions, for any number of limits, and what uses them.
+fn general(text: &mut String, kinds: &[Kind], user: &str) {
+    text.push_str(lua!("rare"));
+    if kinds.iter().any(|kind| matches!(kind, Kind::TokenBucket | Kind::LeakyBucket)) {
+        text.push_str(lua!("bucket_rare"));
+    }
+    for kind in kinds {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{}", Algorithm::of(*kind).as_functions());
+    }
+    text.push_str(user);
 }

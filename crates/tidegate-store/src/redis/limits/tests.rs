@@ -1,6 +1,8 @@
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use redis::Value;
@@ -35,28 +37,45 @@ const PERMIT_LIFE: Duration = Duration::from_secs(30);
 /// Longer than any stall of the machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// Tests that run at the same time share a server; the last of them ends it.
+static SHARED: Mutex<Weak<Redis>> = Mutex::new(Weak::new());
+/// Numbers for rules and calls, so that tests on one server do not meet.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
 /// A server, and a connection on which scripts are run at chosen times.
 struct Server {
-    redis: Redis,
+    redis: Arc<Redis>,
     stream: BufReader<TcpStream>,
-    digests: HashMap<&'static str, String>,
-    next_key: u64,
+    /// By script, and whether it is told the time.
+    digests: HashMap<(Script, bool), String>,
 }
 
 impl Server {
+    /// The one that tests share: each has rules of its own there.
     fn start() -> Self {
-        let redis = Redis::start();
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        let redis = shared.upgrade().unwrap_or_else(|| Arc::new(Redis::start()));
+        *shared = Arc::downgrade(&redis);
+        Self::on(redis)
+    }
+
+    /// One that no other test uses.
+    fn alone() -> Self {
+        Self::on(Arc::new(Redis::start()))
+    }
+
+    fn on(redis: Arc<Redis>) -> Self {
         let stream = TcpStream::connect(redis.address()).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
-        Self { redis, stream: BufReader::new(stream), digests: HashMap::new(), next_key: 0 }
+        Self { redis, stream: BufReader::new(stream), digests: HashMap::new() }
     }
 
     /// Runs commands at their times, in microseconds since the epoch, all sent before any is answered.
     fn run_all(&mut self, commands: &[(Command, u64)]) -> Vec<Value> {
         let mut bytes = Vec::new();
         for (command, now) in commands {
-            let digest = self.digest(command.script.timed());
+            let digest = self.digest(command.script, true);
             let mut args = command.args.clone();
             args.push(now.to_string());
             push(&mut bytes, &evalsha(&digest, &command.keys, &args));
@@ -72,23 +91,24 @@ impl Server {
 
     /// Runs one command as in production: at the server's time.
     fn run(&mut self, command: &Command) -> Value {
-        let digest = self.digest(command.script.text());
+        let digest = self.digest(command.script, false);
         let mut bytes = Vec::new();
         push(&mut bytes, &evalsha(&digest, &command.keys, &command.args));
         self.stream.get_mut().write_all(&bytes).unwrap();
         self.reply()
     }
 
-    fn digest(&mut self, text: &'static str) -> String {
-        if let Some(digest) = self.digests.get(text) {
+    fn digest(&mut self, script: Script, timed: bool) -> String {
+        if let Some(digest) = self.digests.get(&(script, timed)) {
             return digest.clone();
         }
+        let text = if timed { script.timed() } else { script.text() };
         let mut bytes = Vec::new();
         push(&mut bytes, &["SCRIPT".to_owned(), "LOAD".to_owned(), text.to_owned()]);
         self.stream.get_mut().write_all(&bytes).unwrap();
         let Value::BulkString(digest) = self.reply() else { panic!("no digest") };
         let digest = String::from_utf8(digest).unwrap();
-        self.digests.insert(text, digest.clone());
+        self.digests.insert((script, timed), digest.clone());
         digest
     }
 
@@ -114,17 +134,15 @@ impl Server {
     }
 
     /// An id that no other call has.
-    fn id(&mut self) -> String {
-        self.next_key += 1;
-        format!("id-{}", self.next_key)
+    #[expect(clippy::unused_self, reason = "numbers are given for all servers, and asked for at one")]
+    fn id(&self) -> String {
+        format!("id-{}", next())
     }
 
     /// A counter that nobody else has.
-    fn counter(&mut self, algorithm: &Algorithm) -> Counter {
-        self.next_key += 1;
-        let numbers = Numbers::new(algorithm, PERMIT_LIFE);
-        let key = KeySpace::new(&format!("rule-{}", self.next_key), &[] as &[&str]).counter([], &numbers);
-        Counter { key, numbers, ordinal: 1, mode: Mode::Enforce }
+    #[expect(clippy::unused_self, reason = "numbers are given for all servers, and asked for at one")]
+    fn counter(&self, algorithm: &Algorithm) -> Counter {
+        counter(&format!("rule-{}", next()), algorithm)
     }
 
     /// What calls of these costs, made in one batch, get from `counters`.
@@ -159,6 +177,16 @@ impl Server {
         let decided = self.batch(std::slice::from_ref(counter), &costs, now);
         decided.calls.iter().map(|call| call.admitted).collect()
     }
+}
+
+fn next() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+fn counter(rule: &str, algorithm: &Algorithm) -> Counter {
+    let numbers = Numbers::new(algorithm, PERMIT_LIFE);
+    let key = KeySpace::new(rule, &[] as &[&str]).counter([], &numbers);
+    Counter { key, numbers, ordinal: 1, mode: Mode::Enforce }
 }
 
 fn call<'a>(id: &'a str, costs: &[u64]) -> Call<'a> {

@@ -1,38 +1,41 @@
 -- a units in about any b microseconds: this aligned window's count and a part of the last one's.
-M.s = {
-  load = function(s)
-    s.start, s.cur, s.prev, s.g, s.old = now - fmod(now, s.b), 0, 0, 0, 0
-    local v = redis.call('GET', s.key)
-    if not v then return end
-    local o, a, start, cur, prev, g = parse(v)
-    if adopt(s, o, a, s.b, s.c) then s.dirty = true end
+--@load
+s.start, s.cur, s.prev, s.g, s.old = now - fmod(now, s.b), 0, 0, 0, 0
+local v = redis.call('GET', s.key)
+if v then
+  local o, a, start, cur, prev, g = parse(v)
+  if o == s.o and a == s.a and start <= s.start then
     s.g = g
-    if start < s.start then
-      if s.start - start <= s.b then s.prev = cur end
-    else
+    if start == s.start then
       s.cur, s.prev = cur, prev
-      if start > s.start then
-        if start - now <= REORDER then s.start = start else s.g, s.dirty = g + 1, true end
-      end
+    elseif s.start - start <= s.b then
+      s.prev = cur
     end
-    -- What the last window still counts for, rounded up.
-    if s.prev > 0 then
-      local left = s.b
-      if now > s.start then left = s.b - (now - s.start) end
-      local q, r = muldiv(s.prev, left, s.b)
-      if r > 0 then q = q + 1 end
-      s.old = q
+  else
+    rare_s(s, o, a, start, cur, prev, g)
+  end
+  -- What the last window still counts for, rounded up.
+  if s.prev > 0 then
+    local left = s.b
+    if now > s.start then left = s.b - (now - s.start) end
+    local u = s.prev * left
+    if u < WHOLE then
+      local part = fmod(u, s.b)
+      s.old = (u - part) / s.b
+      if part > 0 then s.old = s.old + 1 end
+    else
+      rare_weight(s, left)
     end
-  end,
-  show = function(s, out)
-    out[#out + 1] = s.start
-    out[#out + 1] = s.cur
-    out[#out + 1] = s.prev
-  end,
-  test = function(s, cost) return s.cur + s.old + cost <= s.a end,
-  take = function(s, cost) s.cur = s.cur + cost end,
-  save = function(s)
-    local v = pack(s.o, s.a, s.start, s.cur, s.prev, s.g)
-    redis.call('SET', s.key, v, 'PX', life(s.start + 2 * s.b - now))
-  end,
-}
+  end
+end
+--@show
+out[#out + 1] = s.start
+out[#out + 1] = s.cur
+out[#out + 1] = s.prev
+--@test
+fits = s.cur + s.old + cost <= s.a
+--@take
+s.cur = s.cur + cost
+--@save
+local v = pack(s.o, s.a, s.start, s.cur, s.prev, s.g)
+redis.call('SET', s.key, v, 'PX', life(s.start + 2 * s.b - now))

@@ -1,28 +1,15 @@
-M.t = {
-  load = function(s)
-    local v = redis.call('GET', s.key)
-    if not v then
-      s.at, s.k, s.r, s.g = now, 0, 0, 0
-      return
-    end
-    local o, a, b, c
-    o, a, b, c, s.at, s.k, s.r, s.g = parse(v)
-    if adopt(s, o, a, b, c) then
-      local numbers = {b = b, c = c, at = s.at, k = s.k, r = s.r}
-      local k, r = owed(numbers, now)
-      if more(k, r, a, 0) then k, r = a, 0 end
-      carry(s, k, r, b)
-      if more(s.k, s.r, s.a, 0) then s.k, s.r = s.a, 0 end
-      return
-    end
-    local k, r = owed(s, now)
-    if more(k, r, s.a, 0) and bound(s, s.a, 0) then return end
-    s.k, s.r, s.at = k, r, now
-  end,
-  show = bucket_show,
-  test = bucket_test,
-  take = bucket_take,
-  save = function(s)
-    redis.call('SET', s.key, pack(s.o, s.a, s.b, s.c, s.at, s.k, s.r, s.g), 'PX', life((s.k + 1) * (s.b / s.c)))
-  end,
-}
+--@load
+s.at, s.k, s.r, s.g = now, 0, 0, 0
+local v = redis.call('GET', s.key)
+if v then
+  local o, a, b, c
+  o, a, b, c, s.at, s.k, s.r, s.g = parse(v)
+  local due = (now - s.at) * c
+  if o == s.o and a == s.a and b == s.b and c == s.c and due >= 0 and due < WHOLE then
+    --@pay
+  else
+    rare_t(s, o, a, b, c)
+  end
+end
+--@save
+redis.call('SET', s.key, pack(s.o, s.a, s.b, s.c, s.at, s.k, s.r, s.g), 'PX', life((s.k + 1) * (s.b / s.c)))

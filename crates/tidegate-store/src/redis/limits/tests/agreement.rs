@@ -10,7 +10,7 @@ use super::*;
 /// Calls of each algorithm.
 const STEPS: usize = 100_000;
 /// Commands that are sent before their replies are read.
-const PIPELINE: usize = 500;
+const PIPELINE: usize = 250;
 
 /// What the core says, keeping what a script keeps: nothing of a call that was not charged, unless the
 /// clock was set back.
@@ -83,9 +83,20 @@ impl Random {
     }
 }
 
-/// Runs the trace of one set of numbers. Times may differ by `tolerance`; all else is equal.
+/// The same calls on `twin`, in the shape for any number of limits: that one takes calls with ids.
+fn in_general(command: &Command, twin: &Counter, calls: usize) -> Command {
+    let mut general = command.clone();
+    general.keys = vec![twin.key.as_str().to_owned()];
+    general.args[1] = "1".to_owned();
+    let costs = general.args.split_off(command.args.len() - calls);
+    general.args.extend(costs.into_iter().flat_map(|cost| ["x".to_owned(), cost]));
+    general
+}
+
+/// Runs the trace of one set of numbers, by both shapes of the script. Times may differ from the core's by
+/// `tolerance`; all else is equal.
 fn agree<C: Core>(server: &mut Server, algorithm: &Algorithm, tolerance: Duration, steps: usize, seed: u64) {
-    let counter = server.counter(algorithm);
+    let (counter, twin) = (server.counter(algorithm), server.counter(algorithm));
     let counters = std::slice::from_ref(&counter);
     let mut reference =
         Reference { numbers: C::compile(algorithm).unwrap(), state: None, at: Timestamp::EPOCH };
@@ -101,10 +112,13 @@ fn agree<C: Core>(server: &mut Server, algorithm: &Algorithm, tolerance: Duratio
         let (mut commands, mut expected) = (Vec::new(), Vec::new());
         while commands.len() < PIPELINE && done < steps {
             now = random.next_time(now, scale, &last);
-            let costs: Vec<u64> =
-                (0..=random.below(4).saturating_sub(1)).map(|_| random.cost(counter.numbers.a)).collect();
+            // Half of the commands carry one call, the others up to twenty: both take their own way.
+            let calls = if random.below(2) == 0 { 1 } else { 1 + random.below(20) };
+            let costs: Vec<u64> = (0..calls).map(|_| random.cost(counter.numbers.a)).collect();
             let calls: Vec<_> = costs.iter().map(|cost| call("x", &[*cost])).collect();
-            commands.push((encode(counters, &calls, Purpose::Charge), now));
+            let command = encode(counters, &calls, Purpose::Charge);
+            let general = in_general(&command, &twin, costs.len());
+            commands.extend([(command, now), (general, now)]);
             let decisions: Vec<Decision> =
                 costs.iter().map(|cost| reference.step(*cost, micros(now))).collect();
             last = *decisions.last().unwrap();
@@ -112,9 +126,11 @@ fn agree<C: Core>(server: &mut Server, algorithm: &Algorithm, tolerance: Duratio
             expected.push((costs, decisions));
         }
         let replies = server.run_all(&commands);
-        for (at, (reply, (costs, expected))) in replies.iter().zip(&expected).enumerate() {
+        for (at, (replies, (costs, expected))) in replies.chunks(2).zip(&expected).enumerate() {
+            let [reply, general] = replies else { panic!("half an answer") };
             let calls: Vec<_> = costs.iter().map(|cost| call("x", &[*cost])).collect();
-            let said = || format!("{algorithm:?} at {}, costs {costs:?}, {reply:?}", commands[at].1);
+            let said = || format!("{algorithm:?} at {}, costs {costs:?}, {reply:?}", commands[2 * at].1);
+            assert_eq!(reply, general, "{}", said());
             let decided = decode(counters, &calls, Purpose::Charge, reply)
                 .unwrap_or_else(|error| panic!("{error}: {}", said()));
             for (decided, expected) in decided.calls.iter().zip(expected) {

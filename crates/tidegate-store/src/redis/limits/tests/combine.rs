@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
+use super::super::combine::MAX_WAITING;
 use super::super::exact::{DecideFault, Reach, Runner, SharedLimits};
 use super::*;
 use crate::redis::{Redis as Client, RedisConfig};
@@ -25,8 +26,11 @@ impl Runner for Arc<Gated> {
 
     fn run<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Value, &'static str>> {
         Box::pin(async move {
-            // Two numbers, six for the limit, and a cost for each call.
-            self.carried.lock().unwrap().push(command.args.len() - 8);
+            if let Script::Decide(_) = command.script {
+                // Two numbers, six for the limit, and for each call a cost, behind its id where it has one.
+                let each = if command.args[1] == "0" { 1 } else { 2 };
+                self.carried.lock().unwrap().push((command.args.len() - 8) / each);
+            }
             if command.keys[0].contains("held") {
                 self.gate.acquire().await.unwrap().forget();
             }
@@ -37,6 +41,8 @@ impl Runner for Arc<Gated> {
         })
     }
 }
+
+type Asked = JoinHandle<Result<SharedOutcome, DecideFault<&'static str>>>;
 
 struct World {
     _server: Redis,
@@ -62,23 +68,21 @@ impl World {
     }
 
     /// Asks in a task of its own; the answer, or that the call was not sent.
-    fn ask(
-        &self,
-        key: &str,
-        limit: u64,
-        cost: u64,
-    ) -> JoinHandle<Result<SharedOutcome, DecideFault<&'static str>>> {
-        let numbers = Numbers::new(&fixed_window(limit, Duration::from_hours(24 * 366)), PERMIT_LIFE);
-        let key = KeySpace::new::<&str>(key, &[]).counter([], &numbers);
-        let asks = [SharedAsk { counter: Counter { key, numbers, ordinal: 1, mode: Mode::Enforce }, cost }];
-        let limits = Arc::clone(&self.limits);
-        self.runtime.spawn(async move { limits.decide(&asks, "id", Purpose::Charge).await })
+    fn ask(&self, key: &str, limit: u64, cost: u64) -> Asked {
+        let window = fixed_window(limit, Duration::from_hours(24 * 366));
+        self.ask_as("id", &counter(key, &window), cost, Purpose::Charge)
     }
 
-    /// Lets every task run as far as it can without an answer.
+    fn ask_as(&self, id: &'static str, counter: &Counter, cost: u64, purpose: Purpose) -> Asked {
+        let asks = [SharedAsk { counter: counter.clone(), cost }];
+        let limits = Arc::clone(&self.limits);
+        self.runtime.spawn(async move { limits.decide(&asks, id, purpose).await })
+    }
+
+    /// Lets every task run as far as it can without an answer: thousands of them, some dozens at each turn.
     fn settle(&self) {
         self.runtime.block_on(async {
-            for _ in 0..10 {
+            for _ in 0..200 {
                 tokio::task::yield_now().await;
             }
         });
@@ -112,13 +116,15 @@ fn those_who_come_while_a_command_is_under_way_share_the_next_and_are_decided_in
 #[test]
 fn a_crowd_on_one_key_gets_exactly_the_limit_by_few_commands() {
     let world = World::new(PATIENCE);
-    let calls: Vec<_> = (0..1000).map(|_| world.ask("hot", 300, 1)).collect();
+    let calls: Vec<_> = (0..1000).map(|_| world.ask("held-hot", 300, 1)).collect();
+    world.settle();
+    world.gated.gate.add_permits(1000);
     let said = calls.into_iter().map(|call| world.runtime.block_on(call).unwrap().unwrap());
     assert_eq!(said.filter(|said| said.admitted).count(), 300);
     let carried = world.carried();
     assert_eq!(carried.iter().sum::<usize>(), 1000);
-    assert!(carried.iter().all(|calls| *calls <= MAX_BATCH), "{carried:?}");
-    assert!(carried.len() <= 1000 / MAX_BATCH + 2, "{carried:?}");
+    // All others came while the first was under way.
+    assert_eq!(carried, [1, MAX_BATCH, MAX_BATCH, MAX_BATCH, 999 - 3 * MAX_BATCH]);
 }
 
 #[test]
@@ -165,7 +171,114 @@ fn nobody_waits_behind_a_slow_command_for_longer_than_the_patience() {
     world.settle();
     let late = world.ask("held", 10, 1);
     assert_eq!(world.runtime.block_on(late).unwrap(), Err(DecideFault::Late(patience)));
-    world.gated.gate.add_permits(1);
+    // It had been sent, beside the command before it, and was counted.
+    world.gated.gate.add_permits(2);
     assert!(world.runtime.block_on(leader).unwrap().unwrap().admitted);
+    assert_eq!(world.carried(), [1, 1]);
+}
+
+#[test]
+fn who_waits_behind_a_slow_command_is_sent_beside_it() {
+    let world = World::new(Duration::from_millis(400));
+    let leader = world.ask("held", 3, 1);
+    world.settle();
+    let behind = [1, 1].map(|cost| world.ask("held", 3, cost));
+    world.runtime.block_on(async {
+        while world.carried() != [1, 2] {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    assert!(!leader.is_finished());
+    // Others come while two commands are under way, and wait for the first of them to end.
+    let late = world.ask("held", 3, 1);
+    world.settle();
+    world.gated.gate.add_permits(3);
+    let said = [leader].into_iter().chain(behind).chain([late]);
+    let said: Vec<_> = said.map(|call| world.runtime.block_on(call).unwrap().unwrap().admitted).collect();
+    assert_eq!(said, [true, true, true, false]);
+    assert_eq!(world.carried(), [1, 2, 1]);
+    // Nothing is left behind.
+    world.gated.gate.add_permits(1);
+    assert_eq!(world.runtime.block_on(world.ask("held", 3, 1)).unwrap().unwrap().commands, 1);
+}
+
+#[test]
+fn calls_that_can_be_given_back_share_commands_among_themselves() {
+    let world = World::new(PATIENCE);
+    let counter = counter("held", &sliding_log(10, Duration::from_hours(24)));
+    let ask = |id, cost, purpose| world.ask_as(id, &counter, cost, purpose);
+    let mut calls = vec![ask("a", 1, Purpose::Reserve)];
+    world.settle();
+    calls.extend([
+        ask("b", 2, Purpose::Reserve),
+        ask("c", 3, Purpose::Reserve),
+        ask("d", 1, Purpose::Charge),
+    ]);
+    world.settle();
+    assert_eq!(world.carried(), [1, 1]);
+    world.gated.gate.add_permits(3);
+    for call in calls {
+        assert!(world.runtime.block_on(call).unwrap().unwrap().admitted);
+    }
+    assert_eq!(world.carried(), [1, 1, 2]);
+    // Each is known by its own id. What only looks goes alone.
+    world.gated.gate.add_permits(2);
+    let asks = [SharedAsk { counter: counter.clone(), cost: 2 }];
+    world.runtime.block_on(world.limits.give_back(&asks, "b")).unwrap();
+    let left = world.runtime.block_on(ask("e", 1, Purpose::Peek)).unwrap().unwrap();
+    assert_eq!(left.verdicts[0].decision.unwrap().remaining, 4);
+}
+
+#[test]
+fn a_permit_whose_caller_has_gone_is_given_back() {
+    let world = World::new(PATIENCE);
+    let counter = counter("held", &concurrency(10));
+    let ask = |id, cost| world.ask_as(id, &counter, cost, Purpose::Charge);
+    let leader = ask("leader", 1);
+    world.settle();
+    let (gone, stays) = (ask("gone", 5), ask("stays", 2));
+    world.settle();
+    world.gated.gate.add_permits(1);
+    world.runtime.block_on(leader).unwrap().unwrap();
+    world.settle();
+    assert_eq!(world.carried(), [1, 2]);
+    gone.abort();
+    world.settle();
+    world.gated.gate.add_permits(1);
+    let said = world.runtime.block_on(stays).unwrap().unwrap();
+    // It was charged in its turn; when nobody took the answer, it went back.
+    assert_eq!((said.permits.len(), said.verdicts[0].decision.unwrap().remaining), (1, 2));
+    world.gated.gate.add_permits(1_000);
+    let free = async {
+        while world
+            .limits
+            .decide(&[SharedAsk { counter: counter.clone(), cost: 1 }], "look", Purpose::Peek)
+            .await
+            .unwrap()
+            .verdicts[0]
+            .decision
+            .unwrap()
+            .remaining
+            != 6
+        {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    world.runtime.block_on(async { tokio::time::timeout(PATIENCE, free).await }).unwrap();
+}
+
+#[test]
+fn a_queue_is_bounded_and_what_finds_it_full_goes_alone() {
+    let world = World::new(PATIENCE);
+    let mut calls = vec![world.ask("held", 2, 1)];
+    world.settle();
+    calls.extend((0..MAX_WAITING).map(|_| world.ask("held", 2, 1)));
+    world.settle();
     assert_eq!(world.carried(), [1]);
+    calls.push(world.ask("held", 2, 1));
+    world.settle();
+    assert_eq!(world.carried(), [1, 1]);
+    world.gated.gate.add_permits(2 + MAX_WAITING / MAX_BATCH);
+    let said = calls.into_iter().map(|call| world.runtime.block_on(call).unwrap().unwrap());
+    assert_eq!(said.filter(|said| said.admitted).count(), 2);
 }

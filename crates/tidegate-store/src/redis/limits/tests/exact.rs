@@ -1,6 +1,6 @@
 //! Requests over several limits, on one server and as in a cluster.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use super::super::exact::{DecideFault, Reach, Runner, SharedLimits};
 use super::*;
@@ -41,11 +41,11 @@ impl Runner for At {
 
 struct World {
     runtime: tokio::runtime::Runtime,
-    limits: SharedLimits<std::sync::Arc<At>>,
-    at: std::sync::Arc<At>,
+    limits: SharedLimits<Arc<At>>,
+    at: Arc<At>,
 }
 
-impl Runner for std::sync::Arc<At> {
+impl Runner for Arc<At> {
     type Fault = &'static str;
 
     fn run<'a>(&'a self, command: &'a Command) -> BoxFuture<'a, Result<Value, &'static str>> {
@@ -55,13 +55,13 @@ impl Runner for std::sync::Arc<At> {
 
 impl World {
     fn new(reach: Reach) -> Self {
-        let at = std::sync::Arc::new(At {
+        let at = Arc::new(At {
             server: Mutex::new(Server::start()),
             unanswered: Mutex::default(),
             now: Mutex::new(TODAY),
         });
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        Self { runtime, limits: SharedLimits::new(std::sync::Arc::clone(&at), reach, PATIENCE), at }
+        Self { runtime, limits: SharedLimits::new(Arc::clone(&at), reach, PATIENCE), at }
     }
 
     fn counter(&self, algorithm: &Algorithm) -> Counter {

@@ -4,13 +4,15 @@ use tidegate_testkit::redis::Reply;
 
 use super::*;
 
-fn keys(server: &Server) -> Vec<String> {
-    server.session().command(&["KEYS", "*"]).list().iter().map(|key| key.text().to_owned()).collect()
+/// The counter's keys.
+fn keys(server: &Server, counter: &Counter) -> Vec<String> {
+    let pattern = format!("{}*", counter.key.as_str());
+    server.session().command(&["KEYS", &pattern]).list().iter().map(|key| key.text().to_owned()).collect()
 }
 
 /// Seconds for which all keys live, at least and at most.
-fn assert_lives(server: &Server, count: usize, most: Duration) {
-    let keys = keys(server);
+fn assert_lives(server: &Server, counter: &Counter, count: usize, most: Duration) {
+    let keys = keys(server, counter);
     assert_eq!(keys.len(), count, "{keys:?}");
     for key in keys {
         let left = server.session().command(&["PTTL", &key]).number();
@@ -21,8 +23,8 @@ fn assert_lives(server: &Server, count: usize, most: Duration) {
 
 #[test]
 fn l19_every_key_has_a_time_to_live_from_its_first_write_on() {
+    let mut server = Server::start();
     for algorithm in one_of_each(10) {
-        let mut server = Server::start();
         let counter = server.counter(&algorithm);
         let counters = std::slice::from_ref(&counter);
         let ask = |id, purpose| encode(counters, &[call(id, &[1])], purpose);
@@ -33,34 +35,34 @@ fn l19_every_key_has_a_time_to_live_from_its_first_write_on() {
             _ => Duration::from_secs(2),
         };
         server.run(&ask("a", Purpose::Charge));
-        assert_lives(&server, 1, most);
+        assert_lives(&server, &counter, 1, most);
         server.run(&ask("b", Purpose::Charge));
-        assert_lives(&server, 1, most);
+        assert_lives(&server, &counter, 1, most);
         // A changed rule.
         let raised = Counter { ordinal: 2, numbers: Numbers { a: 20, ..counter.numbers }, ..counter.clone() };
         server.run(&encode(&[raised], &[call("c", &[100])], Purpose::Charge));
-        assert_lives(&server, 1, most);
+        assert_lives(&server, &counter, 1, most);
         if counter.numbers.kind() == Kind::Concurrency {
             let permits = ["a", "b"].map(|id| Permit::new(counter.key.clone(), id, 1));
             server.run(&renew(&counter.key, PERMIT_LIFE, &permits));
-            assert_lives(&server, 1, most);
+            assert_lives(&server, &counter, 1, most);
             server.run(&release(&counter.key, &permits[..1]));
-            assert_lives(&server, 1, most);
+            assert_lives(&server, &counter, 1, most);
             server.run(&release(&counter.key, &permits[1..]));
-            assert_eq!(keys(&server), [] as [&str; 0]);
+            assert_eq!(keys(&server, &counter), [] as [&str; 0]);
             continue;
         }
         server.run(&ask("d", Purpose::Reserve));
-        assert_lives(&server, 2, Duration::from_secs(10));
+        assert_lives(&server, &counter, 2, Duration::from_secs(10));
         server.run(&give_back("d", &[(&counter, 1)]));
-        assert!(keys(&server).contains(&counter.key.as_str().to_owned()));
-        assert_lives(&server, 1, most);
+        assert!(keys(&server, &counter).contains(&counter.key.as_str().to_owned()));
+        assert_lives(&server, &counter, 1, most);
     }
 }
 
 #[test]
 fn denied_calls_write_nothing() {
-    let mut server = Server::start();
+    let mut server = Server::alone();
     for algorithm in one_of_each(2) {
         let counter = server.counter(&algorithm);
         assert!(server.ask(&counter, 2, TODAY).admitted());
@@ -108,7 +110,7 @@ fn a_log_holds_one_run_for_each_instant_and_forgets_what_has_left() {
 
 #[test]
 fn another_programs_value_is_an_error_and_stays() {
-    let mut server = Server::start();
+    let server = Server::start();
     for algorithm in one_of_each(2) {
         let counter = server.counter(&algorithm);
         let mut session = server.session();
