@@ -2,14 +2,11 @@
 //!
 //! `shared/run.sh [repetitions] [milliseconds]` starts the Redis on cpu 1 and this on cpu 0.
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use limitador::limit::{Context, Limit, Namespace};
-use limitador::storage::redis::AsyncRedisStorage;
 use tidegate_core::limit::key;
 use tidegate_core::rule::{Deployment, Source, load};
 use tidegate_store::redis::limits::RedisLimits;
@@ -100,6 +97,18 @@ async fn cases(url: &str) -> Vec<Case> {
     }));
     cases.push(case("tidegate exact, one key", 64, move |_| exact(0)));
 
+    #[cfg(feature = "limitador")]
+    cases.extend(peer(url).await);
+    cases
+}
+
+#[cfg(feature = "limitador")]
+async fn peer(url: &str) -> Vec<Case> {
+    use limitador::limit::{Context, Limit, Namespace};
+    use limitador::storage::redis::AsyncRedisStorage;
+    use std::collections::HashMap;
+
+    let mut cases = Vec::new();
     let storage = AsyncRedisStorage::new(url).await.unwrap();
     let limiter = Arc::new(limitador::AsyncRateLimiter::new_with_storage(Box::new(storage)));
     limiter.add_limit(Limit::new("ns", 1 << 40, 3600, vec![], vec!["user".try_into().unwrap()]));
