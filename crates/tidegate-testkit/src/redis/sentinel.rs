@@ -52,7 +52,11 @@ impl Sentinel {
         let master = Redis::with(options.clone());
         let of_master = format!("replicaof {} {}", master.address().ip(), master.address().port());
         let replica = Redis::with(options.clone().config(of_master));
-        let start = |_| Watcher::start(&options, master.address());
+        // The last notices late that a master is gone and so does not stand itself: of two that stand, one wins.
+        let start = |at| {
+            let down_after = if at + 1 == SENTINELS { 2500 } else { 500 };
+            Watcher::start(&options, master.address(), down_after)
+        };
         let group = Self { sentinels: (0..SENTINELS).map(start).collect(), servers: [master, replica] };
         wait_until("sentinels that know the replica and each other", || {
             group.sentinels.iter().all(Watcher::sees_the_whole_group)
@@ -122,12 +126,12 @@ impl Sentinel {
 }
 
 impl Watcher {
-    fn start(options: &RedisOptions, master: SocketAddr) -> Self {
+    fn start(options: &RedisOptions, master: SocketAddr, down_after: u32) -> Self {
         let folder = temp_dir();
         let file = folder.path().join("sentinel.conf");
         let (process, port) = wait_for("a port for a sentinel", || {
             let port = Port::reserve();
-            std::fs::write(&file, configuration(options, &port, master, folder.path())).ok()?;
+            std::fs::write(&file, configuration(options, &port, master, down_after, folder.path())).ok()?;
             let process = Program::start(Command::new(options.binary()).arg(&file).arg("--sentinel"));
             let runs = process.wait_line("that it runs", |line| {
                 // This line comes once it listens.
@@ -190,13 +194,20 @@ fn role(server: &mut Redis) -> Option<String> {
     Some(reply.list()[said].text().to_owned())
 }
 
-fn configuration(options: &RedisOptions, port: &Port, master: SocketAddr, folder: &Path) -> String {
+/// `down_after`: milliseconds without an answer after which it counts the master as gone.
+fn configuration(
+    options: &RedisOptions,
+    port: &Port,
+    master: SocketAddr,
+    down_after: u32,
+    folder: &Path,
+) -> String {
     let mut lines = vec![
         "bind 127.0.0.1".to_owned(),
         format!("port {}", port.number()),
         format!("dir {}", folder.display()),
         format!("sentinel monitor {NAME} {} {} {QUORUM}", master.ip(), master.port()),
-        format!("sentinel down-after-milliseconds {NAME} 500"),
+        format!("sentinel down-after-milliseconds {NAME} {down_after}"),
         format!("sentinel failover-timeout {NAME} 3000"),
     ];
     if let Some(password) = &options.password {

@@ -254,7 +254,7 @@ limits:
 }
 
 #[test]
-fn l17_an_older_version_is_decided_by_the_newer_numbers() {
+fn an_older_version_is_decided_by_the_newer_numbers() {
     let redis = Redis::start();
     let old = Gateway::with(&rules(10, EXACT), setup(&redis));
     for _ in 0..4 {

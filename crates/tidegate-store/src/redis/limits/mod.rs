@@ -5,6 +5,9 @@
 //! for each call; what each call is told follows from them by the core's arithmetic, so that it equals
 //! what a local limit would have said.
 //!
+//! Calls in flight for the same counters share a command. One limit, which is what nearly all requests ask,
+//! is decided by a straight line of the same steps that decide several.
+//!
 //! Every key lives until its counter equals a fresh one, and a second longer. A refused call writes
 //! nothing, with two exceptions that each write once: a clock that was set back, and numbers that changed;
 //! kept for later, both would start anew with every refused call.

@@ -8,6 +8,7 @@ use tidegate_testkit::wait::{DEADLINE, Deadline};
 
 mod client;
 mod group;
+mod limits;
 
 /// Long enough that a busy machine does not spoil a test that is not about time.
 const PATIENT: Duration = Duration::from_secs(5);

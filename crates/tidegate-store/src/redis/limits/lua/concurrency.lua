@@ -23,6 +23,7 @@ M.c = {
     end
     for _, permit in ipairs(redis.call('ZRANGEBYSCORE', s.key, '-inf', now)) do
       s.used = s.used - cost_of(permit)
+      s.ended = true
     end
   end,
   show = function(s, out) out[#out + 1] = s.used end,
@@ -44,7 +45,7 @@ M.c = {
   end,
   save = function(s)
     if s.head then
-      redis.call('ZREMRANGEBYSCORE', s.key, '-inf', now)
+      if s.ended then redis.call('ZREMRANGEBYSCORE', s.key, '-inf', now) end
       redis.call('ZREM', s.key, s.head)
     end
     redis.call('ZADD', s.key, 'inf', pack(s.o, s.a, s.used, s.span), unpack(s.permits or {}))

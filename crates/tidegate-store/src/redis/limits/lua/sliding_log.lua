@@ -36,7 +36,8 @@ M.g = {
     s.n, s.gone, s.base, s.used, s.at, s.sum = 0, 0, 0, 0, 0, 0
     local head = redis.call('LRANGE', s.key, 0, 1)
     if not head[1] then return end
-    local o, a, base = parse(head[1])
+    s.head = head[1]
+    local o, a, base = parse(s.head)
     if adopt(s, o, a, s.b, s.c) then s.dirty = true end
     s.base, s.n = base, redis.call('LLEN', s.key) - 1
     s.at, s.sum = run(s, -1)
@@ -100,7 +101,7 @@ M.g = {
       end
       -- The last of the runs that have gone makes room for the head.
       if s.gone > 0 then redis.call('LTRIM', s.key, s.gone, -1) end
-      redis.call('LSET', s.key, 0, first)
+      if s.gone > 0 or first ~= s.head then redis.call('LSET', s.key, 0, first) end
       if s.fresh then
         redis.call('RPUSH', s.key, pack(s.at, s.sum))
       elseif s.taken then

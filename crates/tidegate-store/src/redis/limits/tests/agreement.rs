@@ -254,10 +254,19 @@ fn sliding_logs_agree_exactly() {
     windows_agree::<SlidingLog>(sliding_log, 4000);
 }
 
+/// What one command of the trace of permits does.
+enum Did {
+    /// Gave a permit back, which was held or not.
+    Released(bool),
+    /// Asked for permits of these ids and costs, and should be told so.
+    Asked(Vec<(String, u64)>, Vec<Decision>),
+}
+
 #[test]
 fn concurrency_agrees_exactly() {
     let mut server = Server::start();
-    for (seed, max) in [1, 2, 10, 1_000, MAX_COUNT].into_iter().enumerate() {
+    let limits = [1, 2, 10, 1_000, MAX_COUNT];
+    for (seed, max) in limits.into_iter().enumerate() {
         let counter = server.counter(&concurrency(max));
         let counters = std::slice::from_ref(&counter);
         let numbers = Concurrency::new(max);
@@ -265,42 +274,53 @@ fn concurrency_agrees_exactly() {
         let mut random = Random(5000 + seed as u64);
         let mut held: Vec<(String, u64)> = Vec::new();
         let mut next = 0_u64;
-        for _ in 0..STEPS / 5 / PIPELINE {
+        let mut done = 0;
+        while done < STEPS / limits.len() {
             let (mut commands, mut expected) = (Vec::new(), Vec::new());
             for _ in 0..PIPELINE {
-                if random.below(2) == 0 && !held.is_empty() {
-                    let (id, cost) = held.swap_remove(random.below(held.len() as u64) as usize);
+                if random.below(3) > 0 && !held.is_empty() {
+                    done += 1;
+                    let at = random.below(held.len() as u64) as usize;
                     let given = random.below(4) > 0;
+                    let (id, cost) =
+                        if given { held.swap_remove(at) } else { ("nobody".to_owned(), held[at].1) };
                     if given {
                         Concurrency::release(&mut state, cost);
                     }
-                    let id = if given {
-                        id
-                    } else {
-                        held.push((id, cost));
-                        "nobody".to_owned()
-                    };
                     commands.push((permits::release(&counter, &[(&id, cost)]), TODAY));
-                    expected.push((id, cost, None, given));
+                    expected.push(Did::Released(given));
                     continue;
                 }
-                let (id, cost) = (format!("call-{next}"), random.cost(max));
-                next += 1;
-                let (decision, after) = numbers.decide(state, cost, micros(TODAY));
-                state = after;
-                if decision.admitted() && cost > 0 {
-                    held.push((id.clone(), cost));
+                let calls = if random.below(2) == 0 { 1 } else { 1 + random.below(8) };
+                let (mut asked, mut decisions) = (Vec::new(), Vec::new());
+                for _ in 0..calls {
+                    let (id, cost) = (format!("call-{next}"), random.cost(max));
+                    next += 1;
+                    let (decision, after) = numbers.decide(state, cost, micros(TODAY));
+                    state = after;
+                    if decision.admitted() && cost > 0 {
+                        held.push((id.clone(), cost));
+                    }
+                    asked.push((id, cost));
+                    decisions.push(decision);
                 }
-                commands.push((encode(counters, &[call(&id, &[cost])], Purpose::Charge), TODAY));
-                expected.push((id, cost, Some(decision), true));
+                done += asked.len();
+                let calls: Vec<_> = asked.iter().map(|(id, cost)| call(id, &[*cost])).collect();
+                commands.push((encode(counters, &calls, Purpose::Charge), TODAY));
+                expected.push(Did::Asked(asked, decisions));
             }
-            for (reply, (id, cost, decision, given)) in server.run_all(&commands).iter().zip(&expected) {
-                let Some(decision) = decision else {
-                    assert_eq!(*reply, Value::Array(vec![Value::Int(i64::from(*given))]));
-                    continue;
-                };
-                let decided = decode(counters, &[call(id, &[*cost])], Purpose::Charge, reply).unwrap();
-                assert_eq!(decided.calls[0].decisions[0], *decision, "{id} {cost}");
+            for (reply, did) in server.run_all(&commands).iter().zip(&expected) {
+                match did {
+                    Did::Released(given) => {
+                        assert_eq!(*reply, Value::Array(vec![Value::Int(i64::from(*given))]));
+                    }
+                    Did::Asked(asked, decisions) => {
+                        let calls: Vec<_> = asked.iter().map(|(id, cost)| call(id, &[*cost])).collect();
+                        let decided = decode(counters, &calls, Purpose::Charge, reply).unwrap();
+                        let said = decided.calls.iter().map(|call| call.decisions[0]);
+                        assert!(said.eq(decisions.iter().copied()), "{asked:?}: {decided:?}");
+                    }
+                }
             }
         }
     }
