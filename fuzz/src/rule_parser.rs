@@ -10,7 +10,8 @@ use tidegate_core::rule::{Deployment, Digest, RuleSet, Shell, Source, load};
 pub fn run(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let sources = [Source::new("rules.yaml", text)];
-    let shared = Deployment { shared_store: true, leases: true, shell: Shell::Library, ..Deployment::default() };
+    let shared =
+        Deployment { shared_store: true, leases: true, shell: Shell::Library, ..Deployment::default() };
     for deployment in [Deployment::default(), shared] {
         match load(&sources, &deployment) {
             Ok(loaded) => accepted(loaded.rules, deployment),

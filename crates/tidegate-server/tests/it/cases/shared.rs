@@ -165,7 +165,7 @@ fn a_store_that_comes_back_empty_is_noticed_and_after_store_loss_chooses() {
     let exhausted = format!("{fallback}, after_store_loss: exhausted");
     for (rest, again) in [(fallback, 200), (exhausted.as_str(), 429)] {
         let mut redis = Redis::start();
-        let gateway = Gateway::with(&rules(2, rest), patient(&redis.url(), "500ms"));
+        let gateway = Gateway::with(&rules(2, rest), setup(&redis));
         wait_shared(&gateway, "eve");
         assert_eq!(admitted(&[&gateway], 5, "ada"), 2);
         redis.restart_empty();
@@ -185,7 +185,7 @@ fn a_store_that_comes_back_empty_is_noticed_and_after_store_loss_chooses() {
 fn a_gateway_starts_without_the_store_and_finds_it_by_itself() {
     let mut redis = Redis::start();
     redis.kill();
-    let gateway = Gateway::with(&rules(2, EXACT), patient(&redis.url(), "500ms"));
+    let gateway = Gateway::with(&rules(2, EXACT), setup(&redis));
     assert_eq!(outcome(&pay(&gateway, "ada")), (503, "store-unavailable".to_owned()));
     redis.restart();
     wait_until("a call to be let through", || pay(&gateway, "ada").status == 200);
@@ -193,11 +193,11 @@ fn a_gateway_starts_without_the_store_and_finds_it_by_itself() {
     drop(gateway);
     redis.kill();
     let fallback = "sharing: exact, on_store_failure: local_fallback";
-    let gateway = Gateway::with(&rules(2, fallback), patient(&redis.url(), "500ms"));
+    let gateway = Gateway::with(&rules(2, fallback), setup(&redis));
     assert_eq!(outcome(&pay(&gateway, "bob")), (429, "quota-exceeded".to_owned()));
     drop(gateway);
     // Where the configuration says it, a part is known from the start.
-    let mut four = patient(&redis.url(), "500ms");
+    let mut four = setup(&redis);
     four.variables.push(("TIDEGATE_INSTANCES", "4".to_owned()));
     let gateway = Gateway::with(&rules(9, fallback), four);
     assert_eq!(admitted(&[&gateway], 5, "bob"), 2);
