@@ -3,6 +3,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::document::Source;
+use crate::rule::load::{Deployment, load};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -71,4 +73,36 @@ fn what_remains_goes_to_those_that_come_first() {
 fn a_part_that_no_algorithm_can_count_is_nothing() {
     let slow = Rate { count: 1, per: check::MAX_PERIOD };
     assert_eq!(member(2, Some(0)).part(&Algorithm::TokenBucket { capacity: 10, refill: slow }), None);
+}
+
+#[test]
+fn a_rule_is_divided_with_its_overrides() {
+    let text = "apiVersion: tidegate/v1
+resources: [ { id: r, match: { path: /r }, attributes: { tier: { from: header.tier, missing: share } } } ]
+limits:
+  - id: l
+    resources: [r]
+    key: [tier]
+    fixed_window: { limit: 10, window: 1h }
+    overrides: [ { when: { tier: { equals: gold } }, fixed_window: { limit: 101, window: 1h } },
+                 { when: { tier: { equals: tin } }, fixed_window: { limit: 3, window: 1h } } ]
+";
+    let limit =
+        load(&[Source::new("rules.yaml", text)], &Deployment::default()).unwrap().rules.limits.remove(0);
+    let parts = |rank| {
+        let share = member(4, Some(rank)).share(&limit);
+        let overrides = share.limit.overrides.iter().map(|other| numbers(&other.algorithm).0);
+        let parts: Vec<u64> = std::iter::once(numbers(&share.limit.algorithm).0).chain(overrides).collect();
+        (parts, share.nothing)
+    };
+    assert_eq!(parts(0), (vec![3, 26, 1], vec![false; 3]));
+    assert_eq!(parts(2), (vec![2, 25, 1], vec![false; 3]));
+    // The last has no part of three; its number there means nothing.
+    let (last, nothing) = parts(3);
+    assert_eq!((&last[..2], nothing), (&[2, 25][..], vec![false, false, true]));
+    // All else is the rule's own.
+    let share = member(4, Some(0)).share(&limit);
+    let restored =
+        Limit { algorithm: limit.algorithm.clone(), overrides: limit.overrides.clone(), ..share.limit };
+    assert_eq!(restored, limit);
 }
